@@ -1,0 +1,38 @@
+"""The ``sparkfleet`` command: everything that needs no pyinfra run.
+
+Each subcommand lives in the module of its own name and is imported when it is asked for, so that
+``sparkfleet plan`` does not pay for what ``sparkfleet lab`` imports.
+"""
+
+from importlib import import_module
+
+import click
+
+#: name of the subcommand -> what it does, in the words of ``sparkfleet --help``
+COMMANDS = {
+    "lab": "Throw-away Sparks on this machine.",
+    "patches": "State of the SM121 patch set in any site-packages directory; apply, revert.",
+    "plan": "What a deploy would make true on each host of an inventory.",
+}
+
+
+class _Lazy(click.Group):
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return sorted(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in COMMANDS:
+            return None
+        command = import_module(f"sparkfleet.cli.{cmd_name}").command
+        assert isinstance(command, click.Command)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl(sorted(COMMANDS.items()))
+
+
+@click.group(cls=_Lazy, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="sparkfleet")
+def main() -> None:
+    """Deploy, check and understand DGX Sparks that serve language models."""
