@@ -1,0 +1,132 @@
+"""One way to read a YAML file of the catalog: whole, typed, and with the line of whatever is wrong in it."""
+
+from collections.abc import Iterator, Sequence
+from difflib import get_close_matches
+from pathlib import Path
+from typing import TypeVar
+
+import yaml
+from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
+
+from sparkfleet.errors import UserError
+
+M = TypeVar("M", bound=BaseModel)
+
+#: The catalog that ships with sparkfleet; it lies beside the package in a checkout.
+CATALOG = Path(__file__).resolve().parents[2] / "catalog"
+
+_MAX_FILE_BYTES = 4 * 1024 * 1024
+
+
+def load(path: Path, model: type[M]) -> M:
+    """Read ``path`` as one ``model``.
+
+    Raises UserError naming file, line, key, the value found and what is allowed there.
+    """
+    document = _document(path)
+    try:
+        return model.model_validate(yaml.safe_load(_text(path)))
+    except ValidationError as error:
+        raise UserError(describe(path, document, model, error.errors())) from None
+    except (yaml.YAMLError, RecursionError, ValueError) as error:
+        # ValueError: PyYAML lets impossible dates and enormous integers through to their constructors.
+        raise UserError(f"{path}: not readable as YAML ({_one_line(error)}).") from None
+
+
+def describe(
+    path: Path, document: yaml.Node | None, model: type[BaseModel], errors: Sequence[ErrorDetails]
+) -> str:
+    """Every finding of pydantic as ``file:line: key: what``, one a line."""
+    return "\n".join(_finding(path, document, model, error) for error in errors[:10])
+
+
+def _text(path: Path) -> str:
+    try:
+        size = path.stat().st_size
+        if size > _MAX_FILE_BYTES:
+            raise UserError(f"{path}: {size} bytes; a catalog file has at most {_MAX_FILE_BYTES}.")
+        return path.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise UserError(f"{path}: not UTF-8 (byte {error.start}); save the file as UTF-8.") from None
+    except OSError as error:
+        raise UserError(f"{path}: cannot be read: {error.strerror or error}.") from None
+
+
+def _document(path: Path) -> yaml.Node | None:
+    try:
+        node: yaml.Node | None = yaml.compose(_text(path), Loader=yaml.SafeLoader)
+    except (yaml.YAMLError, RecursionError, ValueError) as error:
+        raise UserError(f"{path}: not readable as YAML ({_one_line(error)}).") from None
+    if node is not None:
+        _refuse_doubled_keys(path, node)
+    return node
+
+
+def _refuse_doubled_keys(path: Path, node: yaml.Node) -> None:
+    # YAML keeps the last of two equal keys and says nothing: the first is then silently without effect.
+    for mapping in _mappings(node):
+        seen: dict[str, int] = {}
+        for key, _ in mapping.value:
+            line = key.start_mark.line + 1
+            name = str(key.value)
+            if name in seen:
+                raise UserError(f"{path}:{line}: key {name!r} is given twice (first on line {seen[name]}).")
+            seen[name] = line
+
+
+def _mappings(node: yaml.Node, seen: frozenset[int] = frozenset()) -> Iterator[yaml.MappingNode]:
+    if id(node) in seen:  # an alias that contains itself
+        return
+    inside = seen | {id(node)}
+    if isinstance(node, yaml.MappingNode):
+        yield node
+        for _, value in node.value:
+            yield from _mappings(value, inside)
+    elif isinstance(node, yaml.SequenceNode):
+        for value in node.value:
+            yield from _mappings(value, inside)
+
+
+def _finding(path: Path, document: yaml.Node | None, model: type[BaseModel], error: ErrorDetails) -> str:
+    key = ".".join(str(part) for part in error["loc"]) or "(whole file)"
+    line = _line(document, error["loc"])
+    what = error["msg"].removeprefix("Value error, ")
+    if error["type"] == "extra_forbidden":
+        what = f"unknown key{_suggest(str(error['loc'][-1]), model if len(error['loc']) == 1 else None)}"
+    elif error["type"] != "missing":
+        what = f"{what}; found {_short(error['input'])}"
+    return f"{path}:{line}: {key}: {what}."
+
+
+def _suggest(name: str, model: type[BaseModel] | None) -> str:
+    known = sorted(model.model_fields) if model else []
+    near = get_close_matches(name, known, n=1)
+    if near:
+        return f"; did you mean {near[0]!r}?"
+    return f"; allowed: {', '.join(known)}" if known else ""
+
+
+def _line(node: yaml.Node | None, loc: tuple[int | str, ...]) -> int:
+    """The line of the deepest part of ``loc`` that the document really has."""
+    line = 1
+    for part in loc:
+        if isinstance(node, yaml.MappingNode):
+            found = next(((k, v) for k, v in node.value if str(k.value) == str(part)), None)
+            if found is None:
+                return line
+            line, node = found[0].start_mark.line + 1, found[1]
+        elif isinstance(node, yaml.SequenceNode) and isinstance(part, int) and part < len(node.value):
+            node = node.value[part]
+            line = node.start_mark.line + 1
+        # else: a part that pydantic adds (a union's member, a validator): it has no line of its own
+    return line
+
+
+def _short(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 80 else text[:77] + "..."
+
+
+def _one_line(error: BaseException) -> str:
+    return " ".join(str(error).split())[:300]
