@@ -34,9 +34,7 @@ def load(path: Path, model: type[M]) -> M:
         raise UserError(f"{path}: not readable as YAML ({_one_line(error)}).") from None
 
 
-def describe(
-    path: Path, document: yaml.Node | None, model: type[BaseModel], errors: Sequence[ErrorDetails]
-) -> str:
+def describe(path: Path, document: yaml.Node | None, model: type[BaseModel], errors: Sequence[ErrorDetails]) -> str:
     """Every finding of pydantic as ``file:line: key: what``, one a line."""
     return "\n".join(_finding(path, document, model, error) for error in errors[:10])
 
@@ -75,17 +73,20 @@ def _refuse_doubled_keys(path: Path, node: yaml.Node) -> None:
             seen[name] = line
 
 
-def _mappings(node: yaml.Node, seen: frozenset[int] = frozenset()) -> Iterator[yaml.MappingNode]:
-    if id(node) in seen:  # an alias that contains itself
-        return
-    inside = seen | {id(node)}
-    if isinstance(node, yaml.MappingNode):
-        yield node
-        for _, value in node.value:
-            yield from _mappings(value, inside)
-    elif isinstance(node, yaml.SequenceNode):
-        for value in node.value:
-            yield from _mappings(value, inside)
+def _mappings(root: yaml.Node) -> Iterator[yaml.MappingNode]:
+    # Each node once: aliases may share nodes thousandfold, or contain themselves.
+    seen: set[int] = set()
+    waiting = [root]
+    while waiting:
+        node = waiting.pop()
+        if id(node) in seen:
+            continue
+        seen.add(id(node))
+        if isinstance(node, yaml.MappingNode):
+            yield node
+            waiting.extend(value for _, value in node.value)
+        elif isinstance(node, yaml.SequenceNode):
+            waiting.extend(node.value)
 
 
 def _finding(path: Path, document: yaml.Node | None, model: type[BaseModel], error: ErrorDetails) -> str:

@@ -1,0 +1,34 @@
+"""Read by pyinfra before anything else."""
+
+import signal
+import socket
+import sys
+
+import paramiko
+from pyinfra import config
+
+config.REQUIRE_PYINFRA_VERSION = "~=3.10.0"  # roles/_lib leans on how this one runs facts and operations
+
+_connect = paramiko.Transport.__init__
+
+
+def _without_nagle(self, sock, *args, **kwargs):  # type: ignore[no-untyped-def]
+    # paramiko leaves Nagle's algorithm on: every command then waits for a delayed ACK (40 ms).
+    _connect(self, sock, *args, **kwargs)
+    if isinstance(self.sock, socket.socket):  # not a ProxyCommand or a jump host's channel
+        self.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        # A link that is cut must end the run: without this it waits for ever.
+        self.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, 30_000)
+    self.set_keepalive(10)
+
+
+paramiko.Transport.__init__ = _without_nagle
+
+
+def _interrupted(*_: object) -> None:
+    # pyinfra itself ends with status 0 on Ctrl-C, which a script would take for success.
+    print("\nInterrupted: the hosts undo what was half done. Run the same command again to go on.", file=sys.stderr)
+    sys.exit(130)
+
+
+signal.signal(signal.SIGINT, _interrupted)

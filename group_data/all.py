@@ -1,0 +1,40 @@
+"""Every setting, its default and why. Override one for a host or a group in the inventory."""
+
+__all__ = (
+    "clock_skew",
+    "engine",
+    "lock",
+    "models",
+    "os_reserve",
+    "python",
+    "recipes",
+    "settings_version",
+    "wheelhouse",
+)
+
+# Proves that this file was read: pyinfra looks for it in the directory it is run in, and says nothing if it finds none.
+settings_version = 1
+
+# What the host serves: names of files in catalog/recipes/.
+recipes: list[str] = []
+
+# None: the engine each recipe prefers. An engine of catalog/engines/ overrides that.
+engine = None
+
+# The Python a release is built with: that of DGX OS (Ubuntu 24.04).
+python = "3.12"
+
+# Directory on the host that holds the wheels of the engine: a mount, a disk, or a copy.
+wheelhouse = "/srv/sparkfleet/wheelhouse"
+
+# A file on this machine that replaces the engine's lock. Needed only for engines that say so.
+lock = None
+
+# Directory on the host that holds a directory for each model.
+models = "/srv/sparkfleet/models"
+
+# GiB of memory that recipes leave to the operating system: a Spark that runs out freezes until it is power-cycled.
+os_reserve = 8.0
+
+# Seconds that a host's clock may differ from this machine's: more breaks certificates and the order of logs.
+clock_skew = 60.0

@@ -1,0 +1,157 @@
+"""The one fact: the whole observed state of a host, in one exec.
+
+pyinfra reads facts again at every use, so the state is held here, once per host and run, and replaced after a change.
+The agent on the host answers if its hash is that of ours; otherwise ours is sent along and runs from memory, so that a
+host that has never been seen can be observed without touching it.
+"""
+
+import base64
+import getpass
+import shlex
+import subprocess
+import time
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+
+from pyinfra import host as _host
+from pyinfra.api import StringCommand
+from pyinfra.api.host import Host
+
+from roles._lib import render
+from sparkfleet.agent import wire
+from sparkfleet.agent.__main__ import ANSWER
+from sparkfleet.agent.shapes import Author, Observed
+from sparkfleet.bundle import agent, agent_hash
+from sparkfleet.changes import AGENT, Change, changes
+from sparkfleet.desired import Desired, question
+from sparkfleet.plan import HostPlan
+
+#: Runs an agent that comes on standard input (first line, base64) from memory; the rest stays its standard input.
+_BOOT = (
+    "import os,sys,base64\n"
+    "code,_,rest=sys.stdin.buffer.read().partition(b'\\n')\n"
+    "def memory(content):\n"
+    "    f=os.memfd_create('sparkfleet',0)\n"
+    "    while content: content=content[os.write(f,content):]\n"
+    "    os.lseek(f,0,0)\n"
+    "    return f\n"
+    "os.dup2(memory(rest),0)\n"
+    "path='/proc/self/fd/%d'%memory(base64.b64decode(code))\n"
+    "os.execv(sys.executable,[sys.executable,'-I',path]+sys.argv[1:])\n"
+)
+
+_NO_PYTHON = "sparkfleet: no python3"
+_OTHER_AGENT = "sparkfleet: another agent"
+
+
+@dataclass
+class Run:
+    """One host in this run: what it should be, what it is, and how far it got."""
+
+    host: Host
+    plan: HostPlan
+    wanted: Desired
+    seen: Observed | None = None
+    trouble: str = ""
+    failed: str = ""
+    done: list[Change] = field(default_factory=list)
+
+    def pending(self) -> tuple[Change, ...]:
+        """What is still to do, by the state held now; nothing for a host that is blocked."""
+        return changes(self.wanted, self.seen) if self.seen and not self.blocked else ()
+
+    @property
+    def blocked(self) -> str:
+        """Why nothing may be changed on this host; empty if it may."""
+        if self.trouble or self.seen is None:
+            return self.trouble or "it was not observed"
+        stops = [finding for finding in self.seen.findings if finding.severity == "stop"]
+        return "\n".join(f"{finding.what}. Remedy: {finding.remedy}." for finding in stops)
+
+
+_runs: dict[str, Run] = {}
+
+
+def current() -> Run:
+    """The run of the host that pyinfra is busy with."""
+    return _runs[_host.name]
+
+
+def all_runs() -> dict[str, Run]:
+    """Every host that was reached, by name."""
+    return _runs
+
+
+def begin(host: Host, plan: HostPlan, adopt: bool) -> Run:
+    """Observe ``host`` for the first time in this run."""
+    run = _runs[host.name] = Run(host, plan, render.desired_of(plan))
+    observe(run, adopt)
+    return run
+
+
+def observe(run: Run, adopt: bool) -> None:
+    """Look at the host anew. ``adopt``: the agent may settle there if it passes preflight."""
+    asked = wire.encode(question(run.wanted, time.time(), author(), adopt))
+    answer = _ask(run, _with_own_agent(), [asked])
+    if answer == _OTHER_AGENT:
+        code = base64.b64encode(agent()).decode()
+        answer = _ask(run, f"python3 -c {shlex.quote(_BOOT)} observe", [code, asked])
+    if answer.startswith(ANSWER):
+        run.seen, run.trouble = wire.decode(Observed, answer.removeprefix(ANSWER)), ""
+    else:
+        run.seen, run.trouble = None, answer
+
+
+def _with_own_agent() -> str:
+    installed = f'[ "$(sha256sum < {AGENT} 2>/dev/null)" = "{agent_hash()}  -" ]'
+    return (
+        f"command -v python3 >/dev/null || {{ echo {shlex.quote(_NO_PYTHON)}; exit 0; }}; "
+        f"if {installed}; then exec python3 -I {AGENT} observe; else echo {shlex.quote(_OTHER_AGENT)}; fi"
+    )
+
+
+def _ask(run: Run, command: str, lines: list[str]) -> str:
+    """The agent's answer, or a paragraph on why there is none."""
+    try:
+        good, output = run.host.run_shell_command(StringCommand(command), _stdin=lines, **elevated(run.host))
+    except (EOFError, OSError, TimeoutError) as error:
+        return f"it could not be asked ({type(error).__name__}: {error}). Check the connection, then run again."
+    for line in reversed(output.stdout_lines):
+        if ANSWER in line:
+            return line[line.index(ANSWER) :]
+        if line.startswith(_OTHER_AGENT):
+            return _OTHER_AGENT
+        if line.startswith(_NO_PYTHON):
+            return "there is no python3. Install it (`sudo apt install python3`), then run again."
+    return _explain(run.host, good, " ".join(output.output.split())[-400:])
+
+
+def _explain(host: Host, good: bool, said: str) -> str:
+    user = host.data.get("ssh_user") or "the SSH user"
+    if "password is required" in said or "authentication is required" in said or "not in the sudoers" in said:
+        return (
+            f"sudo does not let {user} become root ({said}). Give {user} NOPASSWD in /etc/sudoers.d, or run "
+            f"pyinfra with --use-sudo-password."
+        )
+    how = "answered with something else than the observed state" if good else "failed"
+    return f"the agent {how}: {said or 'it said nothing'}."
+
+
+def elevated(host: Host) -> dict[str, object]:
+    """Arguments by which pyinfra runs a command as root."""
+    return {"_sudo": True, "_sudo_password": host.data.get("_sudo_password")}
+
+
+@cache
+def author() -> Author:
+    """Who deploys: sparkfleet's revision and the person on this machine."""
+    home = Path(__file__).resolve().parents[2]
+    try:
+        said = subprocess.run(
+            ("git", "-C", str(home), "describe", "--always", "--dirty"), capture_output=True, text=True, timeout=10
+        )
+        revision = said.stdout.strip() or "unknown"
+    except OSError:
+        revision = "unknown"
+    return Author(revision, getpass.getuser())

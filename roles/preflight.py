@@ -1,0 +1,17 @@
+"""Is it a Spark, is the driver good, is there room? Stops a host before anything is changed on it."""
+
+from pyinfra import host, logger
+
+from roles._lib import operations, runs
+
+
+def check() -> None:
+    """Observe this host; one that must not be changed is reported with the remedy and fails, the others go on."""
+    run = runs.observed()
+    for finding in run.seen.findings if run.seen else ():
+        if finding.severity == "warn":
+            logger.warning(f"{host.print_prefix}{finding.what}. {finding.remedy}.")
+    if run.blocked:
+        for line in run.blocked.splitlines():
+            logger.error(f"{host.print_prefix}{line}")
+        operations.refuse(run.blocked)

@@ -1,0 +1,99 @@
+"""``python3 agent.pyz VERB``: one verb, its order as JSON on standard input.
+
+    observe            answer a Question with the whole observed state; changes nothing, unless the question says that
+                       the agent may settle on a host that passed preflight
+    apply ROLE         make an order of that role true
+    ready PORT MODEL PID
+                       wait until the engine serves MODEL (the last step of a unit's start)
+
+Exit status: 0 done, 1 a person must mend something (said on standard error), 75 ended because nobody listens any more.
+"""
+
+import hashlib
+import os
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from . import lifeline, wire
+from .errors import HostError
+from .shapes import (
+    AccountOrder,
+    Author,
+    Question,
+    Release,
+    ServiceOrder,
+    VerifyOrder,
+    WeightsOrder,
+)
+
+#: Goes before the observed state, so that it is found among whatever a login shell prints.
+ANSWER = "sparkfleet-observed: "
+
+
+def main(arguments: list[str]) -> int:
+    """Run one verb; the exit status."""
+    os.umask(0o022)
+    try:
+        verb, *rest = arguments or ["help"]
+        return _VERBS[verb](*rest)
+    except HostError as error:
+        print(error, file=sys.stderr, flush=True)
+        return 1
+    except (KeyError, TypeError, wire.WireError) as error:
+        print(f"agent: order not understood ({type(error).__name__}: {error}).", file=sys.stderr, flush=True)
+        return 1
+
+
+def _observe() -> int:
+    from .observe import HOME, observe, own_code
+
+    question = wire.decode(Question, sys.stdin.read())
+    observed = observe(question)
+    if question.adopt and not observed.blocked:
+        code = own_code()
+        if hashlib.sha256(code).hexdigest() != observed.agent:
+            from .settle import settle
+
+            settle(code, HOME)
+            observed = observe(question)
+    print(ANSWER + wire.encode(observed), flush=True)
+    return 0
+
+
+def _apply(role: str) -> int:
+    from . import account, lock, release, serving, units, weights
+
+    roles: dict[str, tuple[type[Any], Callable[[Any, Author], None]]] = {
+        "account": (AccountOrder, account.apply),
+        "engine": (Release, release.apply),
+        "weights": (WeightsOrder, weights.apply),
+        "service": (ServiceOrder, units.apply),
+        "verify": (VerifyOrder, serving.apply),
+    }
+    shape, apply = roles[role]
+    author_line, order_line = sys.stdin.read().splitlines()
+    author = wire.decode(Author, author_line)
+    order = wire.decode(shape, order_line)
+    lifeline.watch()
+    with lock.held(author, role):
+        apply(order, author)
+    return 0
+
+
+def _ready(port: str, model: str, pid: str) -> int:
+    from .serving import wait_until_ready
+
+    wait_until_ready(int(port), model, int(pid))
+    return 0
+
+
+def _help() -> int:
+    print(__doc__)
+    return 0
+
+
+_VERBS: dict[str, Callable[..., int]] = {"observe": _observe, "apply": _apply, "ready": _ready, "help": _help}
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,43 @@
+"""Pick out of a unit's journal the lines that say why it did not start."""
+
+import re
+
+from .command import run
+from .errors import HostError
+
+_DECISIVE = re.compile(r"\b([A-Z]\w*(Error|Exception|Interrupt)\b|error:|ERROR|CRITICAL|Killed|refused|not found)")
+
+#: Consequences of a failure that was logged before: true, and no help.
+_NOISE = re.compile(r"Engine core initialization failed|See root cause above|^\s*File \"|^\s*(raise|return|await) ")
+
+
+def decisive(unit: str, invocation: str, most: int = 8) -> list[str]:
+    """The lines of this start that say why it failed; the last ones when none says it."""
+    lines = _lines(unit, invocation, 400)
+    return pick(lines, most)
+
+
+def pick(lines: list[str], most: int) -> list[str]:
+    """The decisive ones among ``lines``, each once, in order."""
+    plain = [re.sub(r"\x1b\[[0-9;]*m", "", line).rstrip() for line in lines]
+    chosen = [line for line in plain if _DECISIVE.search(line) and not _NOISE.search(line)]
+    unique = list(dict.fromkeys(chosen))
+    return (unique or [line for line in plain if line])[-most:]
+
+
+def last(unit: str) -> str:
+    """The last line of the unit's journal, short."""
+    try:
+        lines = run(("journalctl", "--unit", unit, "--lines=1", "--output=cat", "--no-pager")).splitlines()
+    except HostError:
+        return ""
+    return lines[-1].strip()[:100] if lines else ""
+
+
+def _lines(unit: str, invocation: str, most: int) -> list[str]:
+    which = (f"_SYSTEMD_INVOCATION_ID={invocation}",) if invocation else (f"_SYSTEMD_UNIT={unit}",)
+    try:
+        shown = run(("journalctl", *which, f"--lines={most}", "--output=cat", "--no-pager", "--quiet"))
+    except HostError:
+        return []
+    return shown.splitlines()

@@ -1,0 +1,58 @@
+"""The whole observed state of this host, in one look that changes nothing."""
+
+import sys
+from pathlib import Path
+from typing import Any
+
+from . import account, machine, preflight, receipt, release, units, weights
+from .errors import HostError
+from .paths import look, sha256
+from .shapes import SCHEMA, Finding, Observed, Question, Receipt, UnitState
+
+#: Where the agent lives on a host once a deploy has passed preflight.
+HOME = Path("/opt/sparkfleet/agent.pyz")
+
+
+def observe(question: Question) -> Observed:
+    """Answer ``question``; what cannot be seen becomes a finding, never an exception."""
+    content, broken = _receipt()
+    releases = release.look(question.releases)
+    models = tuple(weights.look(model, content.get("weights", {})) for model in question.models)
+    needs = question.requirements
+    seen = machine.examine((need.path for need in needs.disk), question.now)
+    present = {one.name for one in releases if one.sealed} | {one.model for one in models if not one.problem}
+    summary = receipt.summary(content)
+    paths = {path: look(path) for path in (*question.directories, *question.files)}
+    return Observed(
+        schema=SCHEMA,
+        agent=sha256(HOME) if HOME.is_file() else "",
+        machine=seen,
+        findings=(*broken, *preflight.judge(seen, needs, frozenset(present))),
+        receipt=summary,
+        account=account.look(question.account.name),
+        paths={path: state for path, state in paths.items() if state},
+        releases=releases,
+        weights=models,
+        units=_units(question, summary),
+        verified=receipt.verified(content),
+    )
+
+
+def _receipt() -> tuple[dict[str, Any], tuple[Finding, ...]]:
+    try:
+        return receipt.read(), ()
+    except HostError as error:
+        return {}, (Finding("receipt", "stop", str(error), "see above"),)
+
+
+def _units(question: Question, summary: Receipt | None) -> tuple[UnitState, ...]:
+    names = dict.fromkeys((*question.units, *(summary.units if summary else ())))
+    try:
+        return units.look(tuple(names))
+    except HostError:
+        return ()  # no systemd: preflight says so
+
+
+def own_code() -> bytes:
+    """The bytes of the zipapp this agent runs from, be it a file or memory."""
+    return Path(sys.argv[0]).read_bytes()

@@ -1,0 +1,72 @@
+"""The host's memory of what sparkfleet laid down: one JSON file, replaced as a whole, written last.
+
+Sections: ``account``, ``files``, ``release``, ``weights``, ``units``, ``verified``. A receipt of a newer sparkfleet is
+refused, one of an older is read.
+"""
+
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+from .errors import HostError
+from .paths import write
+from .shapes import SCHEMA, Author, Receipt, Verified
+
+PATH = Path("/var/lib/sparkfleet/receipt.json")
+
+
+def read() -> dict[str, Any]:
+    """The receipt, or an empty mapping where there is none.
+
+    Raises HostError when it cannot be understood: guessing what is ours is how other people's files get lost.
+    """
+    try:
+        content = json.loads(PATH.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return {}
+    except (ValueError, OSError) as error:
+        raise HostError(
+            f"{PATH}: the receipt cannot be read ({error}). Restore it from a backup, or move it away to have "
+            f"sparkfleet lay everything down again."
+        ) from None
+    schema = content.get("schema") if isinstance(content, dict) else None
+    if not isinstance(schema, int) or schema > SCHEMA:
+        raise HostError(
+            f"{PATH}: expected receipt schema {SCHEMA} or older, found {schema}. A newer sparkfleet "
+            f"(revision {_revision(content)}) manages this host: deploy with that one or newer."
+        )
+    return dict(content)
+
+
+def record(author: Author, **sections: Any) -> None:
+    """Replace the named sections, keep the others."""
+    content = read()
+    content.update(sections)
+    content.update(schema=SCHEMA, revision=author.revision, user=author.user, changed_at=round(time.time(), 1))
+    write(PATH, json.dumps(content, indent=1, sort_keys=True) + "\n", 0o644)
+
+
+def summary(content: dict[str, Any]) -> Receipt | None:
+    """The part of a receipt that a plan is compared with."""
+    if not content:
+        return None
+    account = content.get("account", {})
+    return Receipt(
+        schema=content["schema"],
+        revision=str(content.get("revision", "")),
+        user=str(content.get("user", "")),
+        changed_at=float(content.get("changed_at", 0.0)),
+        units=tuple(content.get("units", {})),
+        uid=account.get("uid"),
+        gid=account.get("gid"),
+    )
+
+
+def verified(content: dict[str, Any]) -> tuple[Verified, ...]:
+    """The last verification of each recipe."""
+    return tuple(Verified(**entry) for entry in content.get("verified", {}).values())
+
+
+def _revision(content: Any) -> str:
+    return str(content.get("revision", "unknown")) if isinstance(content, dict) else "unknown"

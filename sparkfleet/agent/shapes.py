@@ -1,0 +1,355 @@
+"""What travels between the control machine and the agent: orders one way, the observed state the other.
+
+Both sides use these same dataclasses; ``wire`` turns them into JSON and back. Sizes are bytes, times are seconds
+since the epoch, modes are octal numbers as ``chmod`` takes them. ``None`` means that the machine did not say.
+"""
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+#: Version of these shapes and of the receipt; an agent of another version is replaced before it is asked.
+SCHEMA = 1
+
+Severity = Literal["stop", "warn"]
+GpuState = Literal["ok", "mismatch", "no-devices", "no-driver", "missing", "timeout", "unreadable"]
+
+
+# --- what should be true -----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Account:
+    """The system user that units run as; ``groups`` are joined where they exist (GPU device nodes)."""
+
+    name: str
+    home: str
+    groups: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Directory:
+    """A directory of ours."""
+
+    path: str
+    owner: str
+    group: str
+    mode: int
+
+
+@dataclass(frozen=True)
+class TextFile:
+    """A file of ours, whole, owned by root."""
+
+    path: str
+    content: str
+    mode: int = 0o644
+
+
+@dataclass(frozen=True)
+class Release:
+    """An engine to be built in ``path`` from a hash-locked wheelhouse on the host.
+
+    ``python`` is the minor version to build with ("3.12"); ``lock`` the requirements text with every hash;
+    ``uv`` the version of uv in the wheelhouse; ``uv_hashes`` the SHA-256 of its wheels.
+    """
+
+    name: str
+    path: str
+    engine: str
+    digest: str
+    python: str
+    lock: str
+    wheelhouse: str
+    uv: str
+    uv_hashes: tuple[str, ...]
+    log: str
+    tools: str
+
+
+@dataclass(frozen=True)
+class WeightFile:
+    """One file of a model."""
+
+    name: str
+    size: int
+    sha256: str
+
+
+@dataclass(frozen=True)
+class Weights:
+    """A model to be laid down in ``path`` from the directory ``source`` on the host."""
+
+    model: str
+    path: str
+    source: str
+    files: tuple[WeightFile, ...]
+
+
+@dataclass(frozen=True)
+class Unit:
+    """The systemd service of a recipe. ``digest`` covers everything its process was started from."""
+
+    recipe: str
+    name: str
+    release: str
+    files: tuple[TextFile, ...]
+    digest: str
+    start_timeout: int
+
+
+@dataclass(frozen=True)
+class Expectation:
+    """What a served model must answer. ``model`` is the id that ``/v1/models`` must name."""
+
+    recipe: str
+    unit: str
+    port: int
+    model: str
+    question: str
+    max_tokens: int
+
+
+@dataclass(frozen=True)
+class AccountOrder:
+    account: Account
+    directories: tuple[Directory, ...]
+    files: tuple[TextFile, ...]
+
+
+@dataclass(frozen=True)
+class WeightsOrder:
+    models: tuple[Weights, ...]
+
+
+@dataclass(frozen=True)
+class ServiceOrder:
+    """Units that should run, and the names of ours that should no longer be there."""
+
+    units: tuple[Unit, ...]
+    retired: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class VerifyOrder:
+    expectations: tuple[Expectation, ...]
+
+
+@dataclass(frozen=True)
+class Author:
+    """Who changes a host: sparkfleet's revision, and the person on the control machine."""
+
+    revision: str
+    user: str
+
+
+# --- what the agent is asked to look at --------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class DiskNeed:
+    """Room that a change would take below ``path``; ``unless`` names a release or model that makes it unnecessary."""
+
+    path: str
+    size: int
+    what: str
+    unless: str
+
+
+@dataclass(frozen=True)
+class Requirements:
+    """What preflight asks of a machine before anything is changed."""
+
+    compute_capability: str
+    architecture: str
+    driver_minimum: str
+    python: str
+    systemd_minimum: int
+    memory: int
+    disk: tuple[DiskNeed, ...]
+    clock_skew: float
+
+
+@dataclass(frozen=True)
+class Glance:
+    """A set of weights as far as it can be seen without reading it."""
+
+    model: str
+    path: str
+    files: tuple[WeightFile, ...]
+
+
+@dataclass(frozen=True)
+class Question:
+    """Everything the agent must look at to answer with one observed state."""
+
+    now: float
+    adopt: bool
+    author: Author
+    requirements: Requirements
+    account: Account
+    directories: tuple[str, ...]
+    files: tuple[str, ...]
+    releases: str
+    models: tuple[Glance, ...]
+    units: tuple[str, ...]
+
+
+# --- what is true ------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Gpu:
+    """What ``nvidia-smi`` says. ``detail`` is its own text when it did not answer as it should."""
+
+    state: GpuState
+    name: str | None = None
+    compute_capability: str | None = None
+    driver: str | None = None
+    detail: str = ""
+
+
+@dataclass(frozen=True)
+class Disk:
+    """The file system that holds ``path`` (or its nearest parent that exists)."""
+
+    path: str
+    free: int
+    total: int
+    read_only: bool
+
+
+@dataclass(frozen=True)
+class Machine:
+    """What kind of machine this is. ``clock_skew`` is its clock minus the control machine's, in seconds."""
+
+    hostname: str
+    architecture: str
+    kernel: str
+    boot_id: str | None
+    lab: str | None
+    gpu: Gpu
+    driver_module: str | None
+    dgx: str | None
+    ota: str | None
+    platform: str | None
+    os: str | None
+    systemd: int | None
+    pythons: dict[str, str]
+    memory_total: int | None
+    memory_available: int | None
+    disks: tuple[Disk, ...]
+    clock_skew: float
+
+
+@dataclass(frozen=True)
+class Finding:
+    """Something about a machine that stops a deploy or deserves a warning."""
+
+    rule: str
+    severity: Severity
+    what: str
+    remedy: str
+
+
+@dataclass(frozen=True)
+class AccountState:
+    uid: int
+    gid: int
+    home: str
+    groups: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class PathState:
+    """A file or directory as it is; ``sha256`` only of regular files."""
+
+    kind: Literal["file", "directory", "other"]
+    owner: str
+    group: str
+    mode: int
+    sha256: str | None = None
+    mtime: float = 0.0
+
+
+@dataclass(frozen=True)
+class ReleaseState:
+    """A directory below releases. ``problem`` says why it must not be used, if so."""
+
+    name: str
+    sealed: bool
+    problem: str = ""
+    built: float = 0.0
+
+
+@dataclass(frozen=True)
+class WeightsState:
+    """``problem`` names the first file that is not as the manifest wants it; empty when complete."""
+
+    model: str
+    problem: str
+
+
+@dataclass(frozen=True)
+class UnitState:
+    """A unit as systemd sees it; ``digest`` is what its running process was started from."""
+
+    name: str
+    load: str
+    active: str
+    sub: str
+    enabled: str
+    result: str
+    pid: int
+    invocation: str
+    started: float
+    digest: str
+    needs_reload: bool
+
+
+@dataclass(frozen=True)
+class Verified:
+    """The last verification of a recipe, bound to one start of its unit by ``invocation``."""
+
+    recipe: str
+    invocation: str
+    passed: bool
+    reason: str
+    question: str
+    answer: str
+    tokens_per_second: float
+    at: float
+
+
+@dataclass(frozen=True)
+class Receipt:
+    """What of ours is on the host, as the receipt there says."""
+
+    schema: int
+    revision: str
+    user: str
+    changed_at: float
+    units: tuple[str, ...] = ()
+    uid: int | None = None
+    gid: int | None = None
+
+
+@dataclass(frozen=True)
+class Observed:
+    """The whole observed state of one host."""
+
+    schema: int
+    agent: str
+    machine: Machine
+    findings: tuple[Finding, ...]
+    receipt: Receipt | None
+    account: AccountState | None
+    paths: dict[str, PathState] = field(default_factory=dict)
+    releases: tuple[ReleaseState, ...] = ()
+    weights: tuple[WeightsState, ...] = ()
+    units: tuple[UnitState, ...] = ()
+    verified: tuple[Verified, ...] = ()
+
+    @property
+    def blocked(self) -> bool:
+        """Whether preflight found something that must stop a deploy before anything is changed."""
+        return any(finding.severity == "stop" for finding in self.findings)

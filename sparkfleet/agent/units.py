@@ -1,0 +1,172 @@
+"""The systemd units of recipes: as wanted, running what they say, and serving before they count as started."""
+
+import contextlib
+import os
+import subprocess
+import time
+from pathlib import Path
+from typing import Any
+
+from . import journal, receipt
+from .command import run
+from .errors import HostError
+from .paths import ensure_file
+from .paths import look as look_at
+from .progress import say
+from .release import look as release_look
+from .shapes import Author, ServiceOrder, TextFile, Unit, UnitState
+
+#: The variable by which a unit's process shows what it was started from (see ``Unit.digest``).
+DIGEST_VARIABLE = "SPARKFLEET_UNIT_DIGEST"
+
+#: The line that marks a unit file as ours; a file without it is never replaced.
+MARK = "# Managed by sparkfleet"
+
+_PROPERTIES = (
+    "Id",
+    "LoadState",
+    "ActiveState",
+    "SubState",
+    "UnitFileState",
+    "Result",
+    "MainPID",
+    "InvocationID",
+    "ExecMainStartTimestamp",
+    "NeedDaemonReload",
+)
+
+
+def look(names: tuple[str, ...]) -> tuple[UnitState, ...]:
+    """Every named unit as systemd sees it, in one call."""
+    if not names:
+        return ()
+    shown = run(("systemctl", "show", "--timestamp=unix", "--property=" + ",".join(_PROPERTIES), *names))
+    return tuple(_state(block) for block in shown.strip().split("\n\n"))
+
+
+def _state(block: str) -> UnitState:
+    values = dict(line.split("=", 1) for line in block.splitlines() if "=" in line)
+    pid = int(values.get("MainPID") or 0)
+    return UnitState(
+        name=values.get("Id", ""),
+        load=values.get("LoadState", ""),
+        active=values.get("ActiveState", ""),
+        sub=values.get("SubState", ""),
+        enabled=values.get("UnitFileState", ""),
+        result=values.get("Result", ""),
+        pid=pid,
+        invocation=values.get("InvocationID", ""),
+        started=_seconds(values.get("ExecMainStartTimestamp", "")),
+        digest=_running_digest(pid),
+        needs_reload=values.get("NeedDaemonReload") == "yes",
+    )
+
+
+def _seconds(stamp: str) -> float:
+    return float(stamp.removeprefix("@")) if stamp.startswith("@") else 0.0
+
+
+def _running_digest(pid: int) -> str:
+    if not pid:
+        return ""
+    with contextlib.suppress(OSError), open(f"/proc/{pid}/environ", "rb") as file:
+        for entry in file.read().split(b"\0"):
+            name, _, value = entry.partition(b"=")
+            if name == DIGEST_VARIABLE.encode():
+                return value.decode("ascii", "replace")
+    return ""
+
+
+def apply(order: ServiceOrder, author: Author) -> None:
+    """Retire what is no longer wanted, then make every unit be there, enabled and serving.
+
+    Raises HostError with the decisive lines of the journal when one does not come to serve.
+    """
+    known: dict[str, Any] = dict(receipt.read().get("units", {}))
+    for name in order.retired:
+        _retire(name, known.pop(name, {}))
+        receipt.record(author, units=known)
+    replaced = {unit.name: _lay_down(unit) for unit in order.units}
+    run(("systemctl", "daemon-reload"))
+    for unit in order.units:
+        known[unit.name] = {"recipe": unit.recipe, "files": [file.path for file in unit.files], "digest": unit.digest}
+        receipt.record(author, units=known)
+        _ensure_running(unit, replaced[unit.name])
+
+
+def _lay_down(unit: Unit) -> float:
+    """Write what differs; the time of the newest file that was replaced, or 0."""
+    replaced = 0.0
+    for file in unit.files:
+        before = look_at(file.path)
+        _refuse_foreign(file)
+        if ensure_file(file):
+            say(f"file {file.path}")
+            replaced = max(replaced, before.mtime if before else 0.0)
+    return replaced
+
+
+def _refuse_foreign(file: TextFile) -> None:
+    with contextlib.suppress(FileNotFoundError):
+        if MARK not in Path(file.path).read_text(encoding="utf-8", errors="replace")[:2000]:
+            raise HostError(
+                f"{file.path}: a file that is not ours is in the way (it lacks the line '{MARK}'). Move it away, "
+                f"or give the recipe another name."
+            )
+
+
+def _ensure_running(unit: Unit, replaced: float) -> None:
+    (state,) = look((unit.name,))
+    if state.enabled != "enabled":
+        run(("systemctl", "enable", unit.name))
+        say(f"enabled {unit.name}")
+    if state.active == "active" and not stale(state, unit, replaced):
+        return
+    verb = "start" if state.active in ("inactive", "failed") else "restart"
+    say(f"{verb}ing {unit.name}: ready when the engine answers")
+    with contextlib.suppress(HostError):
+        run(("systemctl", "reset-failed", unit.name))
+    _drive(verb, unit)
+
+
+def stale(state: UnitState, unit: Unit, replaced: float) -> bool:
+    """Whether a running unit's process was started from something else than what is wanted now.
+
+    Its digest shows that; a file that was edited behind our back before the start (``replaced`` is that file's time)
+    makes the process suspect whatever its digest says, and so does a release that was built again after it.
+    """
+    release = Path(unit.release)
+    built = next((one.built for one in release_look(str(release.parent)) if one.name == release.name), 0.0)
+    return state.digest != unit.digest or 0 < replaced <= state.started or built > state.started
+
+
+def _drive(verb: str, unit: Unit) -> None:
+    process = subprocess.Popen(("systemctl", verb, unit.name), stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    started, told = time.monotonic(), 0.0
+    while process.poll() is None:
+        time.sleep(0.2)
+        if (waited := time.monotonic() - started) - told >= 10:
+            told = waited
+            said = journal.last(unit.name) or "no output yet"
+            say(f"{unit.name}: {waited:.0f} s of at most {unit.start_timeout} s; {said}")
+    if process.returncode == 0:
+        say(f"{unit.name} serves after {time.monotonic() - started:.0f} s")
+        return
+    (state,) = look((unit.name,))
+    lines = journal.decisive(unit.name, state.invocation)
+    # A unit that cannot start is left stopped: systemd trying again for ever would hide that behind "activating".
+    subprocess.run(("systemctl", "stop", unit.name), stdin=subprocess.DEVNULL, check=False)
+    shown = "\n".join(f"    {line}" for line in lines) or "    (its journal is empty)"
+    raise HostError(
+        f"{unit.name} did not come to serve ({state.result or 'no result'}) and was stopped. "
+        f"What decided it, from its journal:\n{shown}\n  See all of it: journalctl -u {unit.name}"
+    )
+
+
+def _retire(name: str, entry: dict[str, Any]) -> None:
+    say(f"removing {name}: no recipe of this host any more")
+    subprocess.run(("systemctl", "disable", "--now", name), stdin=subprocess.DEVNULL, capture_output=True, check=False)
+    for path in entry.get("files", []):
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(path)
+    run(("systemctl", "daemon-reload"))

@@ -1,0 +1,98 @@
+"""Model weights: every file of the manifest, byte for byte, before any unit may use them."""
+
+import hashlib
+import os
+import shutil
+from pathlib import Path
+from typing import Any
+
+from . import receipt
+from .errors import HostError
+from .paths import sha256, sync_directory
+from .progress import say
+from .shapes import Author, Glance, WeightFile, WeightsOrder, WeightsState
+
+_CHUNK = 8 * 1024 * 1024
+
+
+def look(model: Glance, known: dict[str, Any]) -> WeightsState:
+    """Whether the files are those that were checked when they were laid down, without reading them.
+
+    ``known`` is the receipt's section: a file counts as checked while its inode, size and time are what they were then.
+    """
+    marks = known.get(model.model, {}).get("files", {})
+    for file in model.files:
+        mark = _mark(Path(model.path) / file.name)
+        if mark is None:
+            return WeightsState(model.model, f"{file.name} is missing")
+        if mark[1] != file.size:
+            return WeightsState(model.model, f"{file.name} has {mark[1]} bytes, not {file.size}")
+        if marks.get(file.name) != [*mark, file.sha256]:
+            return WeightsState(model.model, f"{file.name} was changed or never checked")
+    return WeightsState(model.model, "")
+
+
+def apply(order: WeightsOrder, author: Author) -> None:
+    """Lay every model down; files already there with the right bytes stay as they are."""
+    known = dict(receipt.read().get("weights", {}))
+    for model in order.models:
+        path = Path(model.path)
+        try:
+            path.mkdir(mode=0o755, parents=True, exist_ok=True)
+            marks = {file.name: _ensure(file, path, Path(model.source)) for file in model.files}
+            sync_directory(path)
+        except OSError as error:
+            raise HostError(f"{path}: weights cannot be laid down: {error.strerror or error}.") from None
+        known[model.model] = {"path": model.path, "files": marks}
+        receipt.record(author, weights=known)
+        say(f"weights of {model.model} complete: {sum(file.size for file in model.files) / 1e6:.1f} MB")
+
+
+def _ensure(file: WeightFile, path: Path, source: Path) -> list[Any]:
+    target = path / file.name
+    mark = _mark(target)
+    if mark is None or mark[1] != file.size or sha256(target) != file.sha256:
+        say(f"copying {file.name} ({file.size / 1e6:.1f} MB)")
+        _copy(file, source / file.name, target)
+        mark = _mark(target)
+    assert mark
+    return [*mark, file.sha256]
+
+
+def _copy(file: WeightFile, source: Path, target: Path) -> None:
+    beside = target.with_name(f".{target.name}.incoming")
+    digest = hashlib.sha256()
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with source.open("rb") as reader, beside.open("wb") as writer:
+            while chunk := reader.read(_CHUNK):
+                digest.update(chunk)
+                writer.write(chunk)
+            writer.flush()
+            os.fsync(writer.fileno())
+        if digest.hexdigest() != file.sha256:
+            raise HostError(
+                f"{source}: the bytes are not those of the manifest (expected SHA-256 {file.sha256[:12]}…, found "
+                f"{digest.hexdigest()[:12]}…). Fetch the file again, then run again."
+            )
+        beside.chmod(0o644)  # the system user reads it; tools that save weights often leave 0600
+        os.replace(beside, target)
+    except FileNotFoundError:
+        raise HostError(
+            f"{source}: the weights are not there. Mount or copy them, or correct `models_source`."
+        ) from None
+    finally:
+        beside.unlink(missing_ok=True)
+
+
+def _mark(path: Path) -> list[int] | None:
+    try:
+        status = path.stat()
+    except OSError:
+        return None
+    return [status.st_ino, status.st_size, status.st_mtime_ns]
+
+
+def remove(path: str) -> None:
+    """Remove a model's directory."""
+    shutil.rmtree(path, ignore_errors=True)

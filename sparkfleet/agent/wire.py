@@ -1,0 +1,77 @@
+"""Dataclasses to JSON and back, for the shapes that travel between control machine and agent."""
+
+import json
+import types
+from dataclasses import asdict, fields, is_dataclass
+from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+
+T = TypeVar("T")
+
+
+class WireError(ValueError):
+    """JSON that is not of the shape it should be; the message names the field."""
+
+
+def encode(value: object) -> str:
+    """One line of ASCII JSON: it survives any locale and any shell on the way."""
+    assert is_dataclass(value) and not isinstance(value, type)
+    return json.dumps(asdict(value), separators=(",", ":"), ensure_ascii=True)
+
+
+def decode(shape: type[T], text: str) -> T:
+    """Rebuild a ``shape`` from ``encode``'s text.
+
+    Raises WireError when a field is missing, unknown or of another type.
+    """
+    try:
+        return build(shape, json.loads(text))
+    except json.JSONDecodeError as error:
+        raise WireError(f"{shape.__name__}: not JSON ({error})") from None
+    except RecursionError:
+        raise WireError(f"{shape.__name__}: nested too deeply") from None
+
+
+def build(shape: type[T], value: object) -> T:
+    """Rebuild a ``shape`` from plain dictionaries and lists."""
+    result: T = _build(shape, value, shape.__name__)
+    return result
+
+
+def _build(shape: Any, value: Any, where: str) -> Any:
+    origin = get_origin(shape)
+    if origin in (Union, types.UnionType):
+        return None if value is None else _build(_only(shape), value, where)
+    if origin is Literal:
+        return _check(value in get_args(shape), value, where, f"one of {get_args(shape)}")
+    if origin is tuple:
+        _check(isinstance(value, list), value, where, "a list")
+        return tuple(_build(get_args(shape)[0], item, f"{where}[{i}]") for i, item in enumerate(value))
+    if origin is dict:
+        _check(isinstance(value, dict), value, where, "an object")
+        return {str(key): _build(get_args(shape)[1], item, f"{where}.{key}") for key, item in value.items()}
+    if is_dataclass(shape):
+        return _dataclass(shape, value, where)
+    if shape is float and isinstance(value, int) and not isinstance(value, bool):
+        return float(value)
+    return _check(type(value) is shape, value, where, shape.__name__)
+
+
+def _dataclass(shape: Any, value: Any, where: str) -> Any:
+    _check(isinstance(value, dict), value, where, "an object")
+    hints = get_type_hints(shape)
+    names = {f.name for f in fields(shape)}
+    if set(value) != names:
+        odd = sorted(set(value) ^ names)
+        raise WireError(f"{where}: missing or unknown field {', '.join(odd)}")
+    return shape(**{name: _build(hints[name], value[name], f"{where}.{name}") for name in names})
+
+
+def _only(shape: Any) -> Any:
+    (member,) = (arg for arg in get_args(shape) if arg is not type(None))
+    return member
+
+
+def _check(good: bool, value: Any, where: str, wanted: str) -> Any:
+    if not good:
+        raise WireError(f"{where}: expected {wanted}, found {value!r:.80}")
+    return value

@@ -1,0 +1,150 @@
+"""What differs between what should be true on a host and what is. Pure: the heart of every role and of ``--dry``."""
+
+import hashlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from sparkfleet.agent.shapes import Directory, Observed, PathState, TextFile, Unit, UnitState, Verified
+from sparkfleet.desired import Desired
+
+#: Where the agent lives on a host (``sparkfleet.agent.observe.HOME``).
+AGENT = "/opt/sparkfleet/agent.pyz"
+
+ROLES = ("account", "engine", "weights", "service", "verify")
+
+
+@dataclass(frozen=True)
+class Change:
+    """One thing that is not as it should be, and what a deploy does about it."""
+
+    role: str
+    thing: str
+    found: str
+    action: str
+
+    def __str__(self) -> str:
+        return f"{self.thing}: {self.found}; {self.action}"
+
+
+def changes(wanted: Desired, seen: Observed) -> tuple[Change, ...]:
+    """Everything to do, in the order of the roles; empty for a host that is as it should be."""
+    service = tuple(_service(wanted, seen))
+    return (
+        *_account(wanted, seen),
+        *_engine(wanted, seen),
+        *_weights(wanted, seen),
+        *service,
+        *_verify(wanted, seen, {change.thing for change in service}),
+    )
+
+
+def _account(wanted: Desired, seen: Observed) -> Iterator[Change]:
+    name = wanted.account.account.name
+    if seen.agent != wanted.agent:
+        yield Change("account", AGENT, "another version" if seen.agent else "missing", "lay down")
+    if seen.account is None:
+        yield Change("account", f"user {name}", "missing", "create")
+    for directory in wanted.account.directories:
+        yield from _directory(directory, seen.paths.get(directory.path), bool(seen.account))
+    for file in wanted.account.files:
+        yield from _file("account", file, seen.paths.get(file.path))
+
+
+def _directory(wanted: Directory, found: PathState | None, account: bool) -> Iterator[Change]:
+    if found is None:
+        yield Change("account", wanted.path, "missing", "create")
+    elif not account and wanted.owner != "root":
+        pass  # its owner is the user that is about to be created
+    elif (found.kind, found.owner, found.group, found.mode) != ("directory", wanted.owner, wanted.group, wanted.mode):
+        yield Change("account", wanted.path, f"{found.kind} of {found.owner}, mode {found.mode:o}", "set right")
+
+
+def _file(role: str, wanted: TextFile, found: PathState | None) -> Iterator[Change]:
+    if found is None:
+        yield Change(role, wanted.path, "missing", "write")
+    elif found.sha256 != hashlib.sha256(wanted.content.encode()).hexdigest():
+        yield Change(role, wanted.path, "differs", "write")
+    elif (found.owner, found.group, found.mode) != ("root", "root", wanted.mode):
+        yield Change(role, wanted.path, f"of {found.owner}, mode {found.mode:o}", "set right")
+
+
+def _engine(wanted: Desired, seen: Observed) -> Iterator[Change]:
+    there = {release.name: release for release in seen.releases}
+    for release in wanted.releases:
+        found = there.get(release.name)
+        if found is None:
+            yield Change("engine", f"release {release.name}", "missing", "build")
+        elif not found.sealed:
+            yield Change("engine", f"release {release.name}", found.problem, "build again")
+
+
+def _weights(wanted: Desired, seen: Observed) -> Iterator[Change]:
+    problems = {model.model: model.problem for model in seen.weights}
+    for model in wanted.weights:
+        if problem := problems.get(model.model, "not looked at"):
+            yield Change("weights", f"model {model.model}", problem, "complete")
+
+
+def _service(wanted: Desired, seen: Observed) -> Iterator[Change]:
+    states = {state.name: state for state in seen.units}
+    for name in retired(wanted, seen):
+        yield Change("service", name, "no recipe of this host any more", "stop and remove")
+    for unit in wanted.units:
+        for file in unit.files:
+            yield from _file("service", file, seen.paths.get(file.path))
+        yield from _running(unit, states.get(unit.name), seen)
+
+
+def retired(wanted: Desired, seen: Observed) -> tuple[str, ...]:
+    """Units of ours on the host that no recipe of it wants any more."""
+    names = {unit.name for unit in wanted.units}
+    return tuple(name for name in (seen.receipt.units if seen.receipt else ()) if name not in names)
+
+
+def _running(unit: Unit, found: UnitState | None, seen: Observed) -> Iterator[Change]:
+    if found is None or found.load == "not-found":
+        yield Change("service", unit.name, "missing", "enable and start")
+        return
+    if found.enabled != "enabled":
+        yield Change("service", unit.name, found.enabled or "not enabled", "enable")
+    if found.active != "active":
+        yield Change("service", unit.name, f"{found.active} ({found.result})", "start")
+    elif found.digest != unit.digest:
+        yield Change("service", unit.name, "runs from other settings", "restart")
+    elif _rebuilt(unit, found, seen):
+        yield Change("service", unit.name, "runs from a release that is or was built again", "restart")
+    elif _suspect(unit, found, seen):
+        yield Change("service", unit.name, "may run from a file that was edited", "restart")
+    elif found.needs_reload:
+        yield Change("service", unit.name, "systemd has an older file in mind", "reload")
+
+
+def _rebuilt(unit: Unit, found: UnitState, seen: Observed) -> bool:
+    release = next((one for one in seen.releases if unit.release.endswith(f"/{one.name}")), None)
+    return release is None or not release.sealed or release.built > found.started
+
+
+def _suspect(unit: Unit, found: UnitState, seen: Observed) -> bool:
+    """Whether the process was started after one of its files was changed behind our back."""
+    for file in unit.files:
+        state = seen.paths.get(file.path)
+        if state and list(_file("service", file, state)) and found.started >= state.mtime:
+            return True
+    return False
+
+
+def _verify(wanted: Desired, seen: Observed, touched: set[str]) -> Iterator[Change]:
+    invocations = {state.name: state.invocation for state in seen.units}
+    outcomes = {outcome.recipe: outcome for outcome in seen.verified}
+    for expectation in wanted.expectations:
+        outcome = outcomes.get(expectation.recipe)
+        if expectation.unit in touched or not invocations.get(expectation.unit):
+            yield Change("verify", expectation.recipe, "not verified since it was started", "ask it")
+        elif reason := _unverified(outcome, invocations[expectation.unit]):
+            yield Change("verify", expectation.recipe, reason, "ask it")
+
+
+def _unverified(outcome: Verified | None, invocation: str) -> str:
+    if outcome is None or outcome.invocation != invocation:
+        return "not verified since it was started"
+    return "" if outcome.passed else "failed its last verification"

@@ -1,0 +1,142 @@
+"""A plan in the shapes that the agent takes: orders, and the question that observes what they are about."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from sparkfleet.agent.shapes import (
+    Account,
+    AccountOrder,
+    Author,
+    Directory,
+    DiskNeed,
+    Expectation,
+    Glance,
+    Question,
+    Release,
+    Requirements,
+    TextFile,
+    Unit,
+    WeightFile,
+    Weights,
+)
+from sparkfleet.bundle import agent_hash
+from sparkfleet.catalog.engines import uv
+from sparkfleet.plan import ETC, LOGS, MODELS, OPT, RELEASES, STATE, TOOLS, USER, HostPlan, RecipePlan, ReleasePlan
+
+#: Of the machine whatever the plan: what a GB10 says of itself, and the oldest systemd whose sandboxing units use.
+COMPUTE_CAPABILITY = "12.1"
+ARCHITECTURE = "aarch64"
+SYSTEMD_MINIMUM = 252
+
+_DIRECTORIES = (
+    Directory(OPT, "root", "root", 0o755),
+    Directory(RELEASES, "root", "root", 0o755),
+    Directory(TOOLS, "root", "root", 0o755),
+    Directory(STATE, "root", "root", 0o755),
+    Directory(MODELS, "root", "root", 0o755),
+    Directory(f"{STATE}/home", USER, USER, 0o750),
+    Directory(LOGS, "root", "root", 0o755),
+    Directory(ETC, "root", "root", 0o755),
+)
+
+
+@dataclass(frozen=True)
+class Desired:
+    """All that should be true on one host, ready to be compared and ordered."""
+
+    host: str
+    agent: str
+    requirements: Requirements
+    account: AccountOrder
+    releases: tuple[Release, ...]
+    weights: tuple[Weights, ...]
+    units: tuple[Unit, ...]
+    expectations: tuple[Expectation, ...]
+
+
+def desired(plan: HostPlan, limits: TextFile, units: Callable[[HostPlan], tuple[Unit, ...]]) -> Desired:
+    """The orders of ``plan``; ``limits`` and ``units`` bring the texts that come from templates."""
+    return Desired(
+        host=plan.host,
+        agent=agent_hash(),
+        requirements=_requirements(plan),
+        account=AccountOrder(
+            Account(USER, f"{STATE}/home", ("video", "render")),
+            _DIRECTORIES,
+            (limits,),
+        ),
+        releases=tuple(_release(release) for release in plan.releases),
+        weights=tuple(_weights(one) for one in plan.recipes),
+        units=units(plan),
+        expectations=tuple(_expectation(one) for one in plan.recipes),
+    )
+
+
+def question(wanted: Desired, now: float, author: Author, adopt: bool) -> Question:
+    """What the agent must look at for ``wanted``. ``adopt`` lets it settle on a host that passes preflight."""
+    files = [file.path for file in wanted.account.files]
+    files += [file.path for unit in wanted.units for file in unit.files]
+    return Question(
+        now=now,
+        adopt=adopt,
+        author=author,
+        requirements=wanted.requirements,
+        account=wanted.account.account,
+        directories=tuple(directory.path for directory in wanted.account.directories),
+        files=tuple(files),
+        releases=RELEASES,
+        models=tuple(Glance(model.model, model.path, model.files) for model in wanted.weights),
+        units=tuple(unit.name for unit in wanted.units),
+    )
+
+
+def _requirements(plan: HostPlan) -> Requirements:
+    releases = (DiskNeed(RELEASES, one.size, f"release {one.name}", one.name) for one in plan.releases)
+    models = (
+        DiskNeed(MODELS, one.recipe.model.size, f"model {one.recipe.model.name}", one.recipe.model.name)
+        for one in plan.recipes
+    )
+    return Requirements(
+        compute_capability=COMPUTE_CAPABILITY,
+        architecture=ARCHITECTURE,
+        driver_minimum=plan.driver_minimum,
+        python=plan.python,
+        systemd_minimum=SYSTEMD_MINIMUM,
+        memory=plan.memory,
+        disk=(*releases, *models),
+        clock_skew=plan.clock_skew,
+    )
+
+
+def _release(plan: ReleasePlan) -> Release:
+    tool = uv()
+    return Release(
+        name=plan.name,
+        path=plan.path,
+        engine=plan.engine,
+        digest=plan.digest,
+        python=plan.python,
+        lock=plan.lock,
+        wheelhouse=plan.wheelhouse,
+        uv=tool.version,
+        uv_hashes=tool.hashes,
+        log=f"{LOGS}/build-{plan.name}.log",
+        tools=TOOLS,
+    )
+
+
+def _weights(plan: RecipePlan) -> Weights:
+    files = tuple(WeightFile(file.name, file.size, file.sha256) for file in plan.recipe.model.files)
+    return Weights(plan.recipe.model.name, plan.model_path, plan.model_source, files)
+
+
+def _expectation(plan: RecipePlan) -> Expectation:
+    canary = plan.recipe.canary
+    return Expectation(
+        recipe=plan.name,
+        unit=plan.unit,
+        port=plan.port,
+        model=plan.recipe.served_as,
+        question=canary.question,
+        max_tokens=canary.max_tokens,
+    )

@@ -1,0 +1,163 @@
+"""What should be true on a host, worked out from its settings and the catalog. Pure: no host is asked."""
+
+from collections import Counter
+from collections.abc import Mapping
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from sparkfleet.catalog.drivers import drivers
+from sparkfleet.catalog.engines import Engine, digest, engine
+from sparkfleet.catalog.recipes import FlagValue, Recipe, recipe
+from sparkfleet.errors import UserError
+from sparkfleet.settings import Settings, settings
+
+#: Where things are on every host.
+OPT = "/opt/sparkfleet"
+RELEASES = f"{OPT}/releases"
+TOOLS = f"{OPT}/tools"
+STATE = "/var/lib/sparkfleet"
+MODELS = f"{STATE}/models"
+LOGS = "/var/log/sparkfleet"
+ETC = "/etc/sparkfleet"
+USER = "sparkfleet"
+
+GIB = 1024**3
+
+
+class _Plain(BaseModel):
+    model_config = ConfigDict(frozen=True)
+
+
+class ReleasePlan(_Plain):
+    """A release the host should have. ``size`` is what it takes on disk, in bytes."""
+
+    name: str
+    engine: str
+    digest: str
+    python: str
+    wheelhouse: str
+    lock: str = Field(repr=False, exclude=True)
+    size: int
+
+    @property
+    def path(self) -> str:
+        """Its directory on the host."""
+        return f"{RELEASES}/{self.name}"
+
+
+class RecipePlan(_Plain):
+    """A recipe the host should serve, from which release, and how."""
+
+    recipe: Recipe = Field(repr=False, exclude=True)
+    name: str
+    unit: str
+    release: str
+    model_path: str
+    model_source: str
+    command: tuple[str, ...]
+    environment: dict[str, str]
+    port: int
+
+
+class HostPlan(_Plain):
+    """Everything that should be true on one host. ``memory`` is what it must have, in bytes."""
+
+    host: str
+    driver_minimum: str
+    python: str
+    memory: int
+    clock_skew: float
+    releases: tuple[ReleasePlan, ...]
+    recipes: tuple[RecipePlan, ...]
+
+
+def plan_host(host: str, data: Mapping[str, object]) -> HostPlan:
+    """The plan of one host. Raises UserError, naming the host, for whatever its data asks that cannot be."""
+    chosen = settings(host, data)
+    try:
+        recipes = [recipe(name) for name in chosen.recipes]
+        _check_ports(recipes)
+        releases = {one.name: _release(chosen, _engine_for(chosen, one)) for one in recipes}
+    except UserError as error:
+        raise UserError(f"{host}: {error}") from None
+    need = sum(one.memory.total for one in recipes)
+    return HostPlan(
+        host=host,
+        driver_minimum=drivers().minimum,
+        python=chosen.python,
+        memory=round((need + chosen.os_reserve) * GIB),
+        clock_skew=chosen.clock_skew,
+        releases=tuple({release.name: release for release in releases.values()}.values()),
+        recipes=tuple(_recipe(chosen, one, releases[one.name]) for one in recipes),
+    )
+
+
+def _engine_for(chosen: Settings, wanted: Recipe) -> Engine:
+    name = chosen.engine or wanted.engines[0]
+    if name not in wanted.engines:
+        raise UserError(f"recipe {wanted.name} is not for engine {name}; it is for: {', '.join(wanted.engines)}.")
+    found = engine(name)
+    if chosen.python not in found.python:
+        raise UserError(f"python {chosen.python!r}: engine {name} is for {', '.join(found.python)}.")
+    return found
+
+
+def _release(chosen: Settings, wanted: Engine) -> ReleasePlan:
+    lock = _lock(chosen, wanted)
+    mark = digest(lock, wanted.patches, chosen.python)
+    return ReleasePlan(
+        name=f"{wanted.name}-{mark}",
+        engine=wanted.name,
+        digest=mark,
+        python=chosen.python,
+        wheelhouse=chosen.wheelhouse,
+        lock=lock,
+        size=round(wanted.unpacked * 1e9),
+    )
+
+
+def _lock(chosen: Settings, wanted: Engine) -> str:
+    path = Path(chosen.lock) if chosen.lock else wanted.lock
+    if wanted.lock_is_completed_by_wheelhouse and not chosen.lock:
+        raise UserError(
+            f"engine {wanted.name}: `lock` must name the requirements.lock of its wheelhouse, a file on this machine."
+        )
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise UserError(f"engine {wanted.name}: its lock {path} cannot be read ({error}).") from None
+
+
+def _recipe(chosen: Settings, wanted: Recipe, release: ReleasePlan) -> RecipePlan:
+    model_path = f"{MODELS}/{wanted.model.name}"
+    return RecipePlan(
+        recipe=wanted,
+        name=wanted.name,
+        unit=f"vllm-{wanted.name}.service",
+        release=release.name,
+        model_path=model_path,
+        model_source=f"{chosen.models}/{wanted.model.name}",
+        command=_command(wanted, release, model_path),
+        environment=dict(wanted.environment),
+        port=wanted.port,
+    )
+
+
+def _command(wanted: Recipe, release: ReleasePlan, model_path: str) -> tuple[str, ...]:
+    fixed: dict[str, FlagValue] = {"served-model-name": wanted.served_as, "host": "127.0.0.1", "port": wanted.port}
+    flags = [_flag(name, value) for name, value in (fixed | wanted.flags).items()]
+    return (f"{release.path}/bin/vllm", "serve", model_path, *flags)
+
+
+def _flag(name: str, value: FlagValue) -> str:
+    if isinstance(value, bool):
+        return f"--{name}" if value else f"--no-{name}"
+    return f"--{name}={value}"
+
+
+def _check_ports(recipes: list[Recipe]) -> None:
+    for port, times in Counter(one.port for one in recipes).items():
+        if times > 1:
+            names = ", ".join(one.name for one in recipes if one.port == port)
+            raise UserError(f"port {port} is wanted by {names}; give a host only one of them.")

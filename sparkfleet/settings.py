@@ -1,0 +1,69 @@
+"""What a user may set for a host, in ``group_data/`` or in the inventory, validated before any host is touched."""
+
+from collections.abc import Mapping
+from difflib import get_close_matches
+from pathlib import PurePosixPath
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
+from pydantic_core import ErrorDetails
+
+from sparkfleet.errors import UserError
+
+#: Data that pyinfra itself reads from an inventory: connection details and global arguments (``_sudo`` ...).
+_PYINFRA = ("ssh_", "_", "docker_", "podman_", "vagrant_", "pyinfra_")
+
+
+def _absolute(path: str) -> str:
+    if not PurePosixPath(path).is_absolute():
+        raise ValueError("expected an absolute path on the host")
+    return path
+
+
+HostPath = Annotated[str, AfterValidator(_absolute)]
+
+
+class Settings(BaseModel):
+    """Every setting; defaults and their reasons stand in ``group_data/all.py``."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+    settings_version: Literal[1]
+    recipes: list[str] = Field(description="names of recipes that the host serves")
+    engine: str | None = Field(description="an engine of the catalog, or None for the one each recipe prefers")
+    python: str = Field(pattern=r"^3\.\d+$", description="minor version of CPython, quoted")
+    wheelhouse: HostPath = Field(description="directory on the host with the engine's wheels")
+    lock: str | None = Field(description="file on the control machine that replaces the engine's lock, or None")
+    models: HostPath = Field(description="directory on the host with a directory for each model")
+    os_reserve: float = Field(ge=0, le=64, description="GiB of memory that recipes leave alone")
+    clock_skew: float = Field(gt=0, description="seconds")
+
+
+def settings(host: str, data: Mapping[str, object]) -> Settings:
+    """The settings of ``host`` from its inventory data.
+
+    Raises UserError naming host, key, the value found and what is allowed.
+    """
+    if "settings_version" not in data:
+        raise UserError(
+            f"{host}: group_data/all.py was not read, so there are no settings. pyinfra looks for group_data where it "
+            f"is run: change to the directory that holds deploy.py and run it there (or pass --chdir to pyinfra)."
+        )
+    ours = {key: value for key, value in data.items() if not key.startswith(_PYINFRA)}
+    try:
+        return Settings.model_validate(ours)
+    except ValidationError as error:
+        raise UserError("\n".join(_finding(host, one) for one in error.errors())) from None
+
+
+def _finding(host: str, error: ErrorDetails) -> str:
+    key = str(error["loc"][0])
+    where = ".".join(str(part) for part in error["loc"])
+    if error["type"] == "extra_forbidden":
+        near = get_close_matches(key, Settings.model_fields, n=1)
+        hint = f"did you mean {near[0]!r}?" if near else f"there are: {', '.join(sorted(Settings.model_fields))}"
+        return f"{host}: {key}: unknown setting; {hint}"
+    if error["type"] == "missing":
+        return f"{host}: {key}: missing; it is set in group_data/all.py"
+    allowed = Settings.model_fields[key].description or error["msg"]
+    return f"{host}: {where}: {error['msg']}; found {error['input']!r:.80}; allowed: {allowed}"
