@@ -10,7 +10,7 @@ from pyinfra.api.state import State
 from roles._lib.facts import Run, author, current, elevated, observe
 from sparkfleet.agent import wire
 from sparkfleet.bundle import agent_hash
-from sparkfleet.changes import AGENT, ROLES
+from sparkfleet.changes import AGENT, ROLES, Change
 from sparkfleet.desired import Desired
 
 #: The orders of a role: dataclasses of ``sparkfleet.agent.shapes``.
@@ -24,25 +24,30 @@ def converge(role: str, what: str, orders: Orders) -> None:
     """
     before = ROLES[: ROLES.index(role) + 1]
     if any(change.role in before for change in current().pending()):
-        _converge(name=f"{role} | {what}", role=role, orders=orders)
+        _converge(name=f"{role} | {what}", role=role, orders=orders, always=False)
+
+
+def order(role: str, what: str, orders: Orders) -> None:
+    """Add the operation of ``role`` for this host whether or not anything differs."""
+    _converge(name=f"{role} | {what}", role=role, orders=orders, always=True)
+
+
+def refuse(reason: str) -> None:
+    """Fail this host, and only this one, before anything is changed on it."""
+    _refuse(name="preflight | a host that does not pass is left as it is", reason=reason)
 
 
 @operation()
-def _converge(role: str, orders: Orders) -> Generator[FunctionCommand, None, None]:
+def _converge(role: str, orders: Orders, always: bool) -> Generator[FunctionCommand, None, None]:
     run = current()
-    todo = [change for change in run.pending() if change.role == role]
-    if not todo:
+    todo = _todo(run, role)
+    if not todo and not always:
         host.noop(f"{role}: nothing differs")
         return
     if not state.is_executing:
         for change in todo:
             logger.info(f"{host.print_prefix}{role}: {change}")
-    yield FunctionCommand(_order, (run, role, orders), {})
-
-
-def refuse(reason: str) -> None:
-    """Fail this host, and only this one, before anything is changed on it."""
-    _refuse(name="preflight | nothing is changed on a host that does not pass", reason=reason)
+    yield FunctionCommand(_carry_out, (run, role, orders), {})
 
 
 @operation()
@@ -51,31 +56,31 @@ def _refuse(reason: str) -> Generator[FunctionCommand, None, None]:
 
 
 def _fail(state: State, host: Host, reason: str) -> bool:
-    return False
+    return False  # the reason has been shown when the host was observed
 
 
-def _order(state: State, host: Host, run: Run, role: str, orders: Orders) -> bool:
-    """Carry out the role on the host; pyinfra calls this when it executes."""
-    _settle(run)
-    todo = [change for change in run.pending() if change.role == role]
-    for order in orders(run.wanted, run) if todo else ():
-        lines = [wire.encode(author()), wire.encode(order)]
-        command = StringCommand(f"python3 -I {AGENT} apply {role}")
-        good, _ = host.run_shell_command(command, print_output=True, _stdin=lines, **elevated(host))
-        if not good:
-            run.failed = role
-            return False
-    observe(run, adopt=False)
-    run.done += todo
-    return not run.trouble or _report(run, role)
-
-
-def _settle(run: Run) -> None:
+def _carry_out(state: State, host: Host, run: Run, role: str, orders: Orders) -> bool:
+    """Give the orders; pyinfra calls this when it executes. False fails the host."""
     if run.seen and run.seen.agent != agent_hash():
         observe(run, adopt=True)
+    todo = _todo(run, role)
+    good = not run.blocked and all(_give(host, role, one) for one in orders(run.wanted, run))
+    observe(run, adopt=False)
+    if not good or run.blocked:
+        run.failed = role
+        for line in run.blocked.splitlines():
+            logger.error(f"{host.print_prefix}{line}")
+        return False
+    run.done += todo
+    return True
 
 
-def _report(run: Run, role: str) -> bool:
-    logger.error(f"{run.host.print_prefix}{run.trouble}")
-    run.failed = role
-    return False
+def _give(host: Host, role: str, one: object) -> bool:
+    lines = [wire.encode(author()), wire.encode(one)]
+    command = StringCommand(f"python3 -I {AGENT} apply {role}")
+    good, _ = host.run_shell_command(command, print_output=True, _stdin=lines, **elevated(host))
+    return good
+
+
+def _todo(run: Run, role: str) -> list[Change]:
+    return [change for change in run.pending() if change.role == role]

@@ -1,0 +1,13 @@
+"""Shared by the unit tests."""
+
+from pathlib import Path
+
+import pytest
+
+
+@pytest.fixture
+def lock(tmp_path: Path) -> str:
+    """The path of a small lock, as a wheelhouse carries one."""
+    path = tmp_path / "requirements.lock"
+    path.write_text(f"vllm==0.32.0+cpu --hash=sha256:{'a' * 64}\n", encoding="utf-8")
+    return str(path)

@@ -1,0 +1,119 @@
+"""What differs is found exactly, and a host that is as it should be has nothing to do."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from tests.unit.builders import converged, wanted
+
+from sparkfleet.agent.shapes import Observed
+from sparkfleet.changes import changes, retired
+from sparkfleet.desired import Desired
+
+UNIT = "vllm-tiny-llama.service"
+UNIT_FILE = f"/etc/systemd/system/{UNIT}"
+ENVIRONMENT = "/etc/sparkfleet/tiny-llama.env"
+
+
+@pytest.fixture
+def desired(lock: str) -> Desired:
+    return wanted(lock)
+
+
+def things(desired: Desired, seen: Observed) -> list[tuple[str, str, str]]:
+    return [(change.role, change.thing, change.action) for change in changes(desired, seen)]
+
+
+def unit(seen: Observed, **different: Any) -> Observed:
+    return replace(seen, units=(replace(seen.units[0], **different),))
+
+
+def path(seen: Observed, name: str, **different: Any) -> Observed:
+    return replace(seen, paths={**seen.paths, name: replace(seen.paths[name], **different)})
+
+
+def without(seen: Observed, name: str) -> Observed:
+    return replace(seen, paths={key: value for key, value in seen.paths.items() if key != name})
+
+
+ASK = ("verify", "tiny-llama", "ask it")
+RESTART = [("service", UNIT, "restart"), ASK]
+
+
+def test_nothing_differs_on_a_converged_host(desired: Desired) -> None:
+    assert changes(desired, converged(desired)) == ()
+
+
+def test_everything_differs_on_a_bare_host_in_the_order_of_the_roles(desired: Desired) -> None:
+    seen = converged(desired)
+    bare = replace(seen, agent="", receipt=None, account=None, paths={}, releases=(), units=(), verified=())
+    bare = replace(bare, weights=(replace(seen.weights[0], problem="config.json is missing"),))
+    roles = [role for role, _, _ in things(desired, bare)]
+    assert list(dict.fromkeys(roles)) == ["account", "engine", "weights", "service", "verify"]
+
+
+def test_a_stopped_unit_is_started_and_asked_and_nothing_else(desired: Desired) -> None:
+    seen = unit(converged(desired), active="inactive", pid=0, invocation="", digest="", started=0.0)
+    assert things(desired, seen) == [("service", UNIT, "start"), ASK]
+
+
+def test_a_lost_environment_file_is_written_and_the_process_left_alone(desired: Desired) -> None:
+    assert things(desired, without(converged(desired), ENVIRONMENT)) == [("service", ENVIRONMENT, "write")]
+
+
+def test_an_edited_unit_is_written_and_a_process_started_before_is_left_alone(desired: Desired) -> None:
+    seen = path(converged(desired), UNIT_FILE, sha256="0" * 64, mtime=200.0)
+    assert things(desired, seen) == [("service", UNIT_FILE, "write")]
+
+
+def test_an_edited_unit_that_a_process_was_started_from_is_restarted(desired: Desired) -> None:
+    seen = path(converged(desired), UNIT_FILE, sha256="0" * 64, mtime=90.0)
+    assert things(desired, seen) == [("service", UNIT_FILE, "write"), *RESTART]
+
+
+def test_a_process_of_other_settings_is_restarted(desired: Desired) -> None:
+    assert things(desired, unit(converged(desired), digest="old")) == RESTART
+
+
+def test_a_release_changed_behind_our_back_is_built_again_and_restarted(desired: Desired) -> None:
+    seen = converged(desired)
+    seen = replace(seen, releases=(replace(seen.releases[0], sealed=False, problem="torch was changed"),))
+    assert things(desired, seen) == [("engine", f"release {desired.releases[0].name}", "build again"), *RESTART]
+
+
+def test_a_process_older_than_its_release_is_restarted(desired: Desired) -> None:
+    seen = converged(desired)
+    assert things(desired, replace(seen, releases=(replace(seen.releases[0], built=101.0),))) == RESTART
+
+
+def test_a_removed_user_is_created_and_nothing_else(desired: Desired) -> None:
+    seen = replace(converged(desired), account=None)
+    seen = path(seen, "/var/lib/sparkfleet/home", owner="990", group="990")
+    assert things(desired, seen) == [("account", "user sparkfleet", "create")]
+
+
+@pytest.mark.parametrize("different", [{"mode": 0o644}, {"owner": "ann"}])
+def test_a_file_with_other_rights_is_set_right(desired: Desired, different: dict[str, Any]) -> None:
+    seen = path(converged(desired), ENVIRONMENT, **different)
+    assert things(desired, seen) == [("service", ENVIRONMENT, "set right")]
+
+
+def test_a_failed_verification_is_tried_again(desired: Desired) -> None:
+    seen = converged(desired)
+    assert things(desired, replace(seen, verified=(replace(seen.verified[0], passed=False),))) == [ASK]
+
+
+def test_a_unit_restarted_by_somebody_is_asked_again(desired: Desired) -> None:
+    assert things(desired, unit(converged(desired), invocation="i2")) == [ASK]
+
+
+def test_a_recipe_taken_off_is_retired(desired: Desired, lock: str) -> None:
+    none = wanted(lock, recipes=[])
+    assert retired(none, converged(desired)) == (UNIT,)
+    assert ("service", UNIT, "stop and remove") in things(none, converged(desired))
+
+
+def test_an_old_agent_is_replaced(desired: Desired) -> None:
+    assert things(desired, replace(converged(desired), agent="old")) == [
+        ("account", "/opt/sparkfleet/agent.pyz", "lay down")
+    ]

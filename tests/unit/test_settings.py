@@ -1,0 +1,51 @@
+"""Settings are refused with host, key, found and allowed before any host is touched."""
+
+from typing import Any
+
+import pytest
+from tests.unit.builders import DATA
+
+from sparkfleet.errors import UserError
+from sparkfleet.settings import settings
+
+
+def refused(**data: Any) -> str:
+    with pytest.raises(UserError) as error:
+        settings("spark-1", {**DATA, **data})
+    return str(error.value)
+
+
+def test_the_defaults_with_connection_data_are_good() -> None:
+    assert settings("spark-1", DATA).recipes == ["tiny-llama"]
+
+
+def test_missing_group_data_says_where_to_run() -> None:
+    with pytest.raises(UserError, match=r"spark-1: group_data/all.py was not read.*directory that holds deploy.py"):
+        settings("spark-1", {"ssh_hostname": "192.0.2.1"})
+
+
+def test_a_misspelt_key_names_the_near_one() -> None:
+    message = refused(recipe=["tiny-llama"])
+    assert message == "spark-1: recipe: unknown setting; did you mean 'recipes'?"
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "allowed"),
+    [
+        ("python", 3.12, "quoted"),  # what `--data python=3.12` gives
+        ("python", "312", "minor version"),
+        ("recipes", "tiny-llama", "names of recipes"),
+        ("wheelhouse", "srv/wheels", "directory on the host"),
+        ("os_reserve", -1.0, "GiB"),
+        ("clock_skew", 0.0, "seconds"),
+    ],
+)
+def test_a_wrong_value_names_host_key_value_and_what_is_allowed(key: str, value: object, allowed: str) -> None:
+    message = refused(**{key: value})
+    assert message.startswith(f"spark-1: {key}: ")
+    assert repr(value) in message
+    assert allowed in message
+
+
+def test_every_finding_is_named_at_once() -> None:
+    assert len(refused(python=3, wheelhouse="x").splitlines()) == 2

@@ -1,0 +1,69 @@
+"""Shapes survive the way to a host and back, and nothing else gets through."""
+
+import json
+from dataclasses import asdict, replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.unit.builders import converged, machine, wanted
+
+from sparkfleet.agent.shapes import Disk, Machine, Observed, Question, Verified
+from sparkfleet.agent.wire import WireError, decode, encode
+from sparkfleet.desired import question
+from roles._lib.facts import author
+
+
+@given(st.builds(Verified))
+def test_there_and_back(value: Verified) -> None:
+    text = encode(value)
+    assert text.isascii() and "\n" not in text
+    assert decode(Verified, text) == value
+
+
+@given(st.lists(st.builds(Disk)), st.none() | st.text(), st.dictionaries(st.text(), st.text()))
+def test_nested_optional_and_mapped(disks: list[Disk], ota: str | None, pythons: dict[str, str]) -> None:
+    value = machine(disks=tuple(disks), ota=ota, pythons=pythons)
+    assert decode(Machine, encode(value)) == value
+
+
+def test_the_whole_state_and_question(lock: str) -> None:
+    desired = wanted(lock)
+    assert decode(Observed, encode(converged(desired))) == converged(desired)
+    asked = question(desired, 1.0, author(), adopt=False)
+    assert decode(Question, encode(asked)) == asked
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"passed": "yes"},
+        {"at": None},
+        {"recipe": 3},
+        {"surplus": 1},
+        {"tokens_per_second": True},
+    ],
+)
+def test_another_shape_is_refused_by_name(wrong: dict[str, Any]) -> None:
+    good = Verified("r", "i", True, "", "q", "a", 1.0, 2.0)
+    with pytest.raises(WireError, match=next(iter(wrong))):
+        decode(Verified, json.dumps(asdict(good) | wrong))
+
+
+@given(st.text())
+def test_noise_is_refused_and_never_crashes(text: str) -> None:
+    with pytest.raises(WireError):
+        decode(Observed, text)
+
+
+def test_deep_nesting_is_refused() -> None:
+    with pytest.raises(WireError):
+        decode(Observed, "[" * 200_000)
+
+
+def test_a_missing_field_is_refused() -> None:
+    content = asdict(replace(machine(), ota="x"))
+    del content["ota"]
+    with pytest.raises(WireError, match="ota"):
+        decode(Machine, json.dumps(content))
