@@ -1,0 +1,63 @@
+"""What the lab needs of this machine, said before anything is made."""
+
+import os
+import shutil
+import subprocess
+
+from lab.cache import cache_dir, make_dir
+from sparkfleet.errors import UserError
+
+PACKAGES = {  # command -> Debian and Ubuntu package
+    "debootstrap": "debootstrap",
+    "systemd-nspawn": "systemd-container",
+    "ip": "iproute2",
+    "nsenter": "util-linux",
+    "setpriv": "util-linux",
+    "ssh": "openssh-client",
+    "ssh-keygen": "openssh-client",
+    "mkfs.ext4": "e2fsprogs",
+}
+
+# In namespaces that vanish with the process: a probe leaves nothing. Run in the cache: overlays are refused there
+# if it is no real disk.
+PROBE = """
+ip link add probe type bridge || { echo bridge; exit 1; }
+ip link add probe0 type veth peer name probe1 || { echo veth; exit 1; }
+mkdir -p probe/lower probe/upper probe/work probe/merged
+mount -t overlay probe -o lowerdir=probe/lower,upperdir=probe/upper,workdir=probe/work probe/merged || \
+    { echo overlay; exit 1; }
+"""
+LACKS = {
+    "bridge": "the kernel has no bridge interfaces (CONFIG_BRIDGE), or this machine may not make them",
+    "veth": "the kernel has no veth interfaces (CONFIG_VETH), or this machine may not make them",
+    "overlay": "no overlay can be mounted in {cache}: the kernel lacks overlayfs, or that directory is itself on an "
+    "overlay (as in a container). Set SPARKFLEET_CACHE to a directory on ext4, xfs or btrfs",
+}
+
+
+def need_root() -> None:
+    if os.geteuid() != 0:
+        raise UserError("The lab makes namespaces, mounts and interfaces: run this with sudo.")
+
+
+def check() -> None:
+    """Refuse, naming all that is missing and how to get it."""
+    need_root()
+    path = os.environ.get("PATH", "") + ":/usr/sbin:/sbin"
+    missing = sorted({package for command, package in PACKAGES.items() if not shutil.which(command, path=path)})
+    if missing:
+        raise UserError(f"The lab needs packages this machine lacks: apt-get install {' '.join(missing)}")
+    _probe()
+
+
+def _probe() -> None:
+    cache = make_dir(cache_dir() / "hosts")
+    enter = ["unshare", "--net", "--mount", "--propagation", "private", "sh", "-c", PROBE]
+    try:
+        done = subprocess.run(enter, cwd=cache, capture_output=True, text=True)
+    finally:
+        shutil.rmtree(cache / "probe", ignore_errors=True)
+    if done.returncode != 0:
+        lack = LACKS.get(done.stdout.strip(), "namespaces cannot be made").format(cache=cache)
+        last = (done.stderr.strip().splitlines() or ["no message"])[-1]
+        raise UserError(f"The lab cannot run here: {lack}. ({last})")

@@ -1,0 +1,68 @@
+"""What a lab host pretends: outputs and files recorded from real Sparks, one TOML file per situation.
+
+``standins/scenarios/good.toml`` explains the format; a scenario says only how it differs from its ``base``.
+"""
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import tomllib
+
+from sparkfleet.errors import UserError
+
+STANDINS = Path(__file__).parent / "standins"
+MARK = "etc/sparkfleet-lab"  #: a host with this directory is a lab's, and files under its root/ stand in for real ones
+
+
+def names() -> list[str]:
+    return sorted(p.stem for p in (STANDINS / "scenarios").glob("*.toml"))
+
+
+def load(name: str) -> dict[str, Any]:
+    """A scenario with its bases merged in; tables are merged, anything else replaces."""
+    if name not in names():
+        raise UserError(f"Scenario {name!r} does not exist; there are {', '.join(names())}.")
+    own = tomllib.loads((STANDINS / "scenarios" / f"{name}.toml").read_text())
+    base = own.pop("base", None)
+    return _merged(load(base), own) if base else own
+
+
+def apply(root: Path, name: str) -> None:
+    """Make the host whose files are at ``root`` play a scenario from its next command on; it may be running."""
+    scenario = load(name)
+    mark = root / MARK
+    mark.mkdir(exist_ok=True)
+    for path, content in {**dict.fromkeys(_every_file(), ""), **scenario["files"]}.items():
+        _write(root / path[1:], content)
+    _write(mark / "scenario.json", json.dumps({k: scenario[k] for k in ("smi", "gpu")}, indent=1) + "\n")
+    program = root / "usr/bin/nvidia-smi"
+    if scenario["smi"].get("missing"):
+        program.unlink(missing_ok=True)
+    else:
+        shutil.copy(STANDINS / "nvidia-smi", program)
+        program.chmod(0o755)
+    _write(mark / "scenario", name + "\n")
+
+
+def _every_file() -> set[str]:
+    return {path for name in names() for path in load(name)["files"]}
+
+
+def _write(path: Path, content: str) -> None:
+    if not content:
+        path.unlink(missing_ok=True)
+        return
+    path.parent.mkdir(parents=True, exist_ok=True)
+    fresh = path.with_name(path.name + ".new")  # renamed: a reader in the running host never sees half of it
+    fresh.write_text(content)
+    fresh.rename(path)
+
+
+def _merged(base: dict[str, Any], over: dict[str, Any]) -> dict[str, Any]:
+    result = dict(base)
+    for key, value in over.items():
+        both = isinstance(value, dict) and isinstance(result.get(key), dict)
+        result[key] = _merged(result[key], value) if both else value
+    return result
