@@ -11,13 +11,17 @@ USER = "spark"
 
 
 def key(lab: str) -> Path:
-    """Private key of a lab, belonging to who asked for it; made on first use."""
-    path = RUN / lab / "key"
-    if not path.exists():
+    """Where the private key to a lab's hosts is."""
+    return RUN / lab / "key"
+
+
+def ensure_key(lab: str) -> None:
+    """Make the lab's key, belonging to who asked for the lab, unless it is there."""
+    path = key(lab)
+    if not path.with_suffix(".pub").exists():
         make_key(path, f"sparkfleet lab {lab}")
         for part in (path, path.with_suffix(".pub")):
             os.chown(part, *caller())
-    return path
 
 
 def make_key(path: Path, comment: str) -> str:
@@ -41,7 +45,7 @@ def write_known_hosts(lab: str) -> None:
 def ssh_command(host: Host, *command: str) -> list[str]:
     """argv that logs in to a host as ``spark``, whatever this machine's own SSH configuration says."""
     options = ["IdentitiesOnly=yes", f"UserKnownHostsFile={known_hosts(host.lab)}", "StrictHostKeyChecking=yes"]
-    argv = ["ssh", "-F", "none", "-i", str(RUN / host.lab / "key")]
+    argv = ["ssh", "-F", "none", "-i", str(key(host.lab))]
     for option in (*options, "LogLevel=ERROR", "ConnectTimeout=5"):
         argv += ["-o", option]
     return [*argv, f"{USER}@{host.address}", *command]

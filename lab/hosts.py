@@ -55,7 +55,7 @@ class Lab:
         with locked(self.directory):
             self._clear_rubble()
             planned = self._register(wanted, options or Options())
-            access.key(self.name)
+            access.ensure_key(self.name)
             network.ensure_fabric(self.name)
             tasks = list(zip(planned, wanted, strict=True))
             self._each(tasks, lambda task, cancelled: self._bring_up(*task, base, cancelled))
@@ -183,6 +183,7 @@ class Lab:
         host = state.save(host.model_copy(update={"host_key": access.make_key(host_key, host.name).strip()}))
         network.connect(host)
         disk.make(host, base, host_key, access.key(self.name).with_suffix(".pub").read_text())
+        host_key.unlink()  # the host has it now
         with self._known_hosts:
             host = state.save(host.model_copy(update={"made": True}))
             access.write_known_hosts(self.name)
@@ -210,6 +211,7 @@ class Lab:
         with locked(RUN):
             if not state.labs():
                 network.remove_management()
+                machine.leave()
                 RUN.rmdir()
 
     def _each(self, items: Sequence[T], task: Callable[[T, Callable[[], bool]], None]) -> None:

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from lab import mirror
 from lab.cache import cache_dir, make_dir
-from lab.shell import call
+from lab.shell import call, environment
 from lab.state import locked
 from sparkfleet.errors import UserError
 
@@ -37,7 +37,7 @@ PACKAGES = (
     "systemd-sysv",
 )
 
-#: path -> content; a Spark's first user is made by its setup: uid 1000, sudo without password here
+#: path -> content
 FILES = {
     "etc/apt/sources.list": "",  # a lab host is offline, and must not name this machine's mirror
     "etc/environment": 'PATH="/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"\n',
@@ -51,6 +51,9 @@ FILES = {
     "etc/sudoers.d/spark": "spark ALL=(ALL) NOPASSWD: ALL\n",
     "etc/systemd/journald.conf.d/lab.conf": "[Journal]\nStorage=persistent\nSystemMaxUse=64M\n",
 }
+
+#: useradd(8) for a Spark's first user, whom its setup lets administer it
+USER = ("--uid=1000", "--user-group", "--groups=adm,sudo", "--create-home", "--shell=/bin/bash", "spark")
 
 #: units that would look for a network, a console or updates
 MASKED = (
@@ -98,7 +101,7 @@ def ensure(report: Report) -> Path:
 
 def digest(suite: str) -> str:
     """Names what an image is made of, so that a changed recipe never meets an old image."""
-    recipe = json.dumps([suite, os.uname().machine, PACKAGES, FILES, MASKED], sort_keys=True)
+    recipe = json.dumps([suite, os.uname().machine, PACKAGES, FILES, USER, MASKED], sort_keys=True)
     return hashlib.sha256(recipe.encode()).hexdigest()[:12]
 
 
@@ -141,7 +144,7 @@ def _debootstrap(source: mirror.Mirror, target: Path, report: Report) -> str:
         stderr=subprocess.STDOUT,
         text=True,
         errors="replace",
-        env={**os.environ, **_proxy(), "LC_ALL": "C"},
+        env=environment(**_proxy()),
         start_new_session=True,  # Ctrl-C reaches us alone, and we end the rest
     ) as process:
         assert process.stdout is not None
@@ -181,7 +184,19 @@ def _configure(root: Path) -> None:
     for unique in (root / "etc/ssh").glob("ssh_host_*"):  # a host has its own
         unique.unlink()
     (root / "etc/machine-id").write_text("")
-    call(["chroot", root, "useradd", "--uid=1000", "--user-group", "--create-home", "--shell=/bin/bash", "spark"])
+    call(
+        [
+            "chroot",
+            root,
+            "useradd",
+            "--uid=1000",
+            "--user-group",
+            "--create-home",
+            "--shell=/bin/bash",
+            "--groups=adm,sudo",
+            "spark",
+        ]
+    )
     for waste in ("var/cache/apt/archives", "var/lib/apt/lists"):
         shutil.rmtree(root / waste)
         (root / waste / "partial").mkdir(parents=True)

@@ -13,25 +13,30 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from lab import access, disk
+from lab.shell import environment
 from lab.state import Host, Place
 from sparkfleet.errors import UserError
 
 BOOT_SECONDS = 90.0  # an idle machine needs 3; a busy one with many hosts far more
+START_SECONDS = 15.0  # until its first process exists
 STOP_SECONDS = 20.0
 ENVIRONMENT = ("PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/root", "LANG=C.UTF-8")
+NSPAWN = Path("/run/systemd/nspawn")  # where it keeps locks and the like, while a machine runs
 POWEROFF = signal.SIGRTMIN + 4  # systemd(1): "power off" to process 1
 
 
 def start(host: Host) -> None:
-    """Switch a host on. Returns at once; ``wait_until_ready`` tells when it is up."""
+    """Switch a host on; returns when its first process runs. ``wait_until_ready`` tells when it is up."""
     nspawn = ["systemd-nspawn", "--quiet", "--keep-unit", "--register=no", "--settings=no", "--boot"]
     nspawn += ["--link-journal=no", "--resolv-conf=off", "--timezone=off", "--console=read-only"]
-    nspawn += [f"--machine=sparklab-{host.lab}-{host.name}", f"--hostname={host.name}"]
+    nspawn += [f"--machine={_unit(host.place)}", f"--hostname={host.name}"]
     nspawn += ["--capability=CAP_NET_ADMIN", *disk.nspawn_arguments(host)]
     # Entered from outside, not given to nspawn: so the host's /sys shows its own interfaces.
-    argv = [*_in_own_cgroup(host.place), "nsenter", f"--net={host.place.netns}", *nspawn]
+    # In a session of its own and nobody's child: it outlives this command.
+    argv = ["setsid", "--fork", *_in_own_cgroup(host.place), "nsenter", f"--net={host.place.netns}", *nspawn]
     with host.place.console.open("ab") as console:
-        subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=console, stderr=console, start_new_session=True)
+        subprocess.run(argv, stdin=subprocess.DEVNULL, stdout=console, stderr=console, env=environment(), check=True)
+    _wait_for_leader(host)
 
 
 def wait_until_ready(host: Host, cancelled: Callable[[], bool] = lambda: False) -> str:
@@ -44,11 +49,7 @@ def wait_until_ready(host: Host, cancelled: Callable[[], bool] = lambda: False) 
             break
         time.sleep(0.1)
     else:
-        last = host.place.console.read_text(errors="replace").strip().splitlines()[-3:]
-        raise UserError(
-            f"{host.name} did not come up within {BOOT_SECONDS:.0f} s: its system is {state}. "
-            f"The end of {host.place.console}: {' / '.join(last)}"
-        )
+        raise _not_up(host, f"did not come up within {BOOT_SECONDS:.0f} s: its system is {state}")
     if state == "running":
         return ""
     failed = run(host, ["systemctl", "--failed", "--plain", "--no-legend"]).stdout.splitlines()
@@ -134,6 +135,28 @@ def kill(place: Place) -> None:
     _tidy(place)
 
 
+def leave() -> None:
+    """Remove nspawn's own directories if no machine uses them; for when the last lab has gone."""
+    for directory in (NSPAWN / "propagate", NSPAWN / "locks", NSPAWN):
+        _rmdir(directory)
+
+
+def _wait_for_leader(host: Host) -> None:
+    deadline = time.monotonic() + START_SECONDS
+    begun = False
+    while leader(host.place) is None:
+        alive = bool(processes(host.place))
+        if (begun and not alive) or time.monotonic() > deadline:
+            raise _not_up(host, "could not be started")
+        begun = begun or alive
+        time.sleep(0.02)
+
+
+def _not_up(host: Host, what: str) -> UserError:
+    last = host.place.console.read_text(errors="replace").strip().splitlines()[-3:]
+    return UserError(f"{host.name} {what}. The end of {host.place.console}: {' / '.join(last) or '(empty)'}")
+
+
 def _wait_for_end(place: Place, seconds: float) -> None:
     deadline = time.monotonic() + seconds
     while processes(place) and time.monotonic() < deadline:
@@ -168,19 +191,22 @@ def _ssh_answers(host: Host) -> bool:
 
 def _in_own_cgroup(place: Place) -> list[str]:
     if Path("/run/systemd/system").is_dir():  # then cgroups are systemd's to give
-        unit = f"--unit=sparklab-{place.lab}-{place.name}"
-        return ["systemd-run", "--scope", "--quiet", "--collect", "--property=Delegate=yes", unit]
+        return ["systemd-run", "--scope", "--quiet", "--collect", "--property=Delegate=yes", f"--unit={_unit(place)}"]
     for group in _cgroups(place):
-        group.mkdir(parents=True, exist_ok=True)
+        group.mkdir(exist_ok=True)
     enter = 'for g in $CGROUPS; do echo $$ > "$g/cgroup.procs"; done; unset CGROUPS; exec "$@"'
     return ["env", f"CGROUPS={' '.join(map(str, _cgroups(place)))}", "sh", "-c", enter, "sh"]
+
+
+def _unit(place: Place) -> str:
+    return f"sparklab-{place.lab}-{place.name}"
 
 
 def _cgroups(place: Place) -> list[Path]:
     """The host's place in the hierarchies systemd uses, on cgroup v1 (with or without v2 beside it) and on v2."""
     top = Path("/sys/fs/cgroup")
     trees = [t for t in (top / "systemd", top / "unified", top) if (t / "cgroup.procs").exists()]
-    return [tree / "sparklab" / place.lab / place.name for tree in trees]
+    return [tree / _unit(place) for tree in trees]
 
 
 def _tidy(place: Place) -> None:
@@ -188,16 +214,11 @@ def _tidy(place: Place) -> None:
     for group in _cgroups(place):
         for path, _, _ in os.walk(group, topdown=False):
             _rmdir(Path(path))
-        for parent in group.parents[:2]:
-            _rmdir(parent)
-    nspawn = Path("/run/systemd/nspawn")
-    _rmdir(nspawn / "propagate" / f"sparklab-{place.lab}-{place.name}")
+    _rmdir(NSPAWN / "propagate" / _unit(place))
     if place.root.exists():
         there = place.root.stat()
-        (nspawn / "locks" / f"inode-{there.st_dev:x}:{there.st_ino}").unlink(missing_ok=True)
+        (NSPAWN / "locks" / f"inode-{there.st_dev:x}:{there.st_ino}").unlink(missing_ok=True)
     place.root.with_name(f".#{place.root.name}.lck").unlink(missing_ok=True)
-    for directory in (nspawn / "propagate", nspawn / "locks", nspawn):
-        _rmdir(directory)
 
 
 def _rmdir(path: Path) -> None:

@@ -17,6 +17,7 @@ BRIDGE = "sparklab"
 MANAGEMENT = "enP7s7"  #: as the 10 GbE port of a Spark is called
 ADDRESS = "198.51.100.1/24"  # of this machine on the management bridge; a range reserved for documentation
 SWITCHES = {"enp1s0f0np0": "twin0", "enP2p1s0f0np0": "twin1"}  # a twin's interface -> its bridge in the fabric
+BRIDGE_MAC = "02:53:50:00:00:01"  # fixed, as the hosts' are: what took over an address is reached at once
 JUMBO = 9000
 NUMBERS = range(11, 121)  #: host numbers: both twins' addresses fit their /25
 
@@ -26,12 +27,16 @@ def cable(host: Host, interface: str = MANAGEMENT) -> str:
     return f"{BRIDGE}{host.number}" if interface == MANAGEMENT else f"{SWITCHES[interface]}-{host.number}"
 
 
+def mac(host: Host, cable_number: int) -> str:
+    return f"02:53:50:00:{cable_number:02x}:{host.number:02x}"
+
+
 def ensure_management() -> None:
     """The management bridge with this machine's address on it; the caller holds the lock over all labs."""
     links = _links()
     if BRIDGE not in links:
         _refuse_taken_range()
-        ip(f"link add {BRIDGE} type bridge")
+        ip(f"link add {BRIDGE} address {BRIDGE_MAC} type bridge")
     ip(f"link set {BRIDGE} up", f"addr replace {ADDRESS} dev {BRIDGE}")
 
 
@@ -56,15 +61,15 @@ def connect(host: Host) -> None:
     _pin_namespace(netns)
     end = cable(host)
     ip(
-        f"link add {end} type veth peer name {MANAGEMENT} netns {netns}",
+        f"link add {end} type veth peer name {MANAGEMENT} address {mac(host, 0)} netns {netns}",
         f"link set {end} alias sparkfleet-lab:{host.lab}/{host.name}",
         f"link set {end} master {BRIDGE} up",
     )
     inside = ["link set lo up", f"addr add {host.address}/24 dev {MANAGEMENT}", f"link set {MANAGEMENT} up"]
-    for interface, address in host.fabric.items():
-        end = cable(host, interface)
+    for number, (interface, address) in enumerate(host.fabric.items(), start=1):
+        end, near = cable(host, interface), f"{interface} address {mac(host, number)} mtu {JUMBO}"
         ip(
-            f"link add {end} mtu {JUMBO} type veth peer name {interface} mtu {JUMBO} netns {netns}",
+            f"link add {end} mtu {JUMBO} type veth peer name {near} netns {netns}",
             f"link set {end} master {SWITCHES[interface]} up",
             inside=fabric,
         )

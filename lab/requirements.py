@@ -5,6 +5,7 @@ import shutil
 import subprocess
 
 from lab.cache import cache_dir, make_dir
+from lab.shell import environment
 from sparkfleet.errors import UserError
 
 PACKAGES = {  # command -> Debian and Ubuntu package
@@ -43,7 +44,7 @@ def need_root() -> None:
 def check() -> None:
     """Refuse, naming all that is missing and how to get it."""
     need_root()
-    path = os.environ.get("PATH", "") + ":/usr/sbin:/sbin"
+    path = environment()["PATH"]
     missing = sorted({package for command, package in PACKAGES.items() if not shutil.which(command, path=path)})
     if missing:
         raise UserError(f"The lab needs packages this machine lacks: apt-get install {' '.join(missing)}")
@@ -54,7 +55,7 @@ def _probe() -> None:
     cache = make_dir(cache_dir() / "hosts")
     enter = ["unshare", "--net", "--mount", "--propagation", "private", "sh", "-c", PROBE]
     try:
-        done = subprocess.run(enter, cwd=cache, capture_output=True, text=True)
+        done = subprocess.run(enter, cwd=cache, capture_output=True, text=True, env=environment())
     finally:
         shutil.rmtree(cache / "probe", ignore_errors=True)
     if done.returncode != 0:

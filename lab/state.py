@@ -125,8 +125,11 @@ def locked(directory: Path) -> Iterator[None]:
     The holder may remove the directory, so whoever waited checks that what it locked is still there.
     """
     while True:
-        directory.mkdir(parents=True, exist_ok=True)
-        fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            directory.mkdir(parents=True, exist_ok=True)
+            fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+        except FileNotFoundError:
+            continue  # its holder removed it just now
         try:
             fcntl.flock(fd, fcntl.LOCK_EX)
             if _same(fd, directory):

@@ -36,6 +36,7 @@ def command(ctx: click.Context, name: str) -> None:
 
     Deploy to them with: pyinfra inventory/lab.py deploy.py
     """
+    os.umask(0o022)  # a host's files have modes of their own, whatever this shell's habit
     started = time.monotonic()
 
     def report(message: str) -> None:
