@@ -81,6 +81,27 @@ def function(path: str, name: str, **names: Any) -> Any:
     return scope[node.name]
 
 
+def has(path: str, text: str) -> bool:
+    """Whether there is a file at ``path`` in ``SITE`` with ``text`` in it."""
+    try:
+        with open(os.path.join(SITE, path), encoding="utf-8") as file:
+            return text in file.read()
+    except FileNotFoundError:
+        return False
+
+
+def owner(path: str, method: str) -> str:
+    """The name of the class of the file at ``path`` that defines ``method``."""
+    with open(os.path.join(SITE, path), encoding="utf-8") as file:
+        module = ast.parse(file.read())
+    (name,) = (
+        node.name
+        for node in module.body
+        if isinstance(node, ast.ClassDef) and any(getattr(child, "name", "") == method for child in node.body)
+    )
+    return name
+
+
 def main(directory: str, code: str) -> int:
     """Run a probe: 0 it passed, 1 it failed, 3 it cannot be tried because a module is not there."""
     global SITE
