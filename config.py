@@ -7,6 +7,9 @@ import sys
 import paramiko
 from pyinfra import config
 
+# pyinfra forbids .pyc files, so as not to litter; roles and sparkfleet are packages, and compiling them takes half a run.
+sys.dont_write_bytecode = False
+
 config.REQUIRE_PYINFRA_VERSION = "~=3.10.0"  # roles/_lib leans on how this one runs facts and operations
 
 _connect = paramiko.Transport.__init__

@@ -1,10 +1,33 @@
-"""The agent as one zipapp file, the same bytes from the same sources on every machine."""
+"""The agent as one zipapp file, the same bytes from the same sources on every machine, and how to run it on a host."""
 
+import base64
 import io
+import shlex
 import zipfile
 from functools import cache
 from hashlib import sha256
 from pathlib import Path
+
+#: Where the agent lives on a host (``sparkfleet.agent.observe.HOME``).
+AGENT = "/opt/sparkfleet/agent.pyz"
+
+#: What a host answers when it cannot run the agent that was asked for.
+NO_PYTHON = "sparkfleet: no python3"
+OTHER_AGENT = "sparkfleet: another agent"
+
+#: Runs an agent that comes on standard input (first line, base64) from memory; the rest stays its standard input.
+_BOOT = (
+    "import os,sys,base64\n"
+    "code,_,rest=sys.stdin.buffer.read().partition(b'\\n')\n"
+    "def memory(content):\n"
+    "    f=os.memfd_create('sparkfleet',0)\n"
+    "    while content: content=content[os.write(f,content):]\n"
+    "    os.lseek(f,0,0)\n"
+    "    return f\n"
+    "os.dup2(memory(rest),0)\n"
+    "path='/proc/self/fd/%d'%memory(base64.b64decode(code))\n"
+    "os.execv(sys.executable,[sys.executable,'-I',path]+sys.argv[1:])\n"
+)
 
 _PACKAGE = Path(__file__).resolve().parent
 _EPOCH = (1980, 1, 1, 0, 0, 0)  # the earliest a zip file can say: no clock in the bytes
@@ -28,3 +51,17 @@ def agent() -> bytes:
 def agent_hash() -> str:
     """The SHA-256 of ``agent()``, by which a host's agent is known to be this one."""
     return sha256(agent()).hexdigest()
+
+
+def installed_agent(verb: str) -> str:
+    """A shell command that runs the host's own agent if it is this very one, and says ``OTHER_AGENT`` if not."""
+    same = f'[ "$(sha256sum < {AGENT} 2>/dev/null)" = "{agent_hash()}  -" ]'
+    return (
+        f"command -v python3 >/dev/null || {{ echo {shlex.quote(NO_PYTHON)}; exit 0; }}; "
+        f"if {same}; then exec python3 -I {AGENT} {verb}; else echo {shlex.quote(OTHER_AGENT)}; fi"
+    )
+
+
+def carried_agent(verb: str) -> tuple[str, str]:
+    """A command that runs an agent from memory, and the first line of its standard input, which is that agent."""
+    return f"python3 -c {shlex.quote(_BOOT)} {verb}", base64.b64encode(agent()).decode()

@@ -5,10 +5,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from sparkfleet.agent.shapes import Directory, Observed, PathState, TextFile, Unit, UnitState, Verified
+from sparkfleet.bundle import AGENT
 from sparkfleet.desired import Desired
-
-#: Where the agent lives on a host (``sparkfleet.agent.observe.HOME``).
-AGENT = "/opt/sparkfleet/agent.pyz"
 
 ROLES = ("account", "engine", "weights", "service", "verify")
 

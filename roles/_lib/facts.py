@@ -5,9 +5,7 @@ The agent on the host answers if its hash is that of ours; otherwise ours is sen
 host that has never been seen can be observed without touching it.
 """
 
-import base64
 import getpass
-import shlex
 import subprocess
 import time
 from dataclasses import dataclass, field
@@ -22,27 +20,10 @@ from roles._lib import render
 from sparkfleet.agent import wire
 from sparkfleet.agent.__main__ import ANSWER
 from sparkfleet.agent.shapes import Author, Observed
-from sparkfleet.bundle import agent, agent_hash
-from sparkfleet.changes import AGENT, Change, changes
+from sparkfleet.bundle import NO_PYTHON, OTHER_AGENT, carried_agent, installed_agent
+from sparkfleet.changes import Change, changes
 from sparkfleet.desired import Desired, question
 from sparkfleet.plan import HostPlan
-
-#: Runs an agent that comes on standard input (first line, base64) from memory; the rest stays its standard input.
-_BOOT = (
-    "import os,sys,base64\n"
-    "code,_,rest=sys.stdin.buffer.read().partition(b'\\n')\n"
-    "def memory(content):\n"
-    "    f=os.memfd_create('sparkfleet',0)\n"
-    "    while content: content=content[os.write(f,content):]\n"
-    "    os.lseek(f,0,0)\n"
-    "    return f\n"
-    "os.dup2(memory(rest),0)\n"
-    "path='/proc/self/fd/%d'%memory(base64.b64decode(code))\n"
-    "os.execv(sys.executable,[sys.executable,'-I',path]+sys.argv[1:])\n"
-)
-
-_NO_PYTHON = "sparkfleet: no python3"
-_OTHER_AGENT = "sparkfleet: another agent"
 
 
 @dataclass
@@ -93,22 +74,14 @@ def begin(host: Host, plan: HostPlan, adopt: bool) -> Run:
 def observe(run: Run, adopt: bool) -> None:
     """Look at the host anew. ``adopt``: the agent may settle there if it passes preflight."""
     asked = wire.encode(question(run.wanted, time.time(), author(), adopt))
-    answer = _ask(run, _with_own_agent(), [asked])
-    if answer == _OTHER_AGENT:
-        code = base64.b64encode(agent()).decode()
-        answer = _ask(run, f"python3 -c {shlex.quote(_BOOT)} observe", [code, asked])
+    answer = _ask(run, installed_agent("observe"), [asked])
+    if answer == OTHER_AGENT:
+        command, code = carried_agent("observe")
+        answer = _ask(run, command, [code, asked])
     if answer.startswith(ANSWER):
         run.seen, run.trouble = wire.decode(Observed, answer.removeprefix(ANSWER)), ""
     else:
         run.seen, run.trouble = None, answer
-
-
-def _with_own_agent() -> str:
-    installed = f'[ "$(sha256sum < {AGENT} 2>/dev/null)" = "{agent_hash()}  -" ]'
-    return (
-        f"command -v python3 >/dev/null || {{ echo {shlex.quote(_NO_PYTHON)}; exit 0; }}; "
-        f"if {installed}; then exec python3 -I {AGENT} observe; else echo {shlex.quote(_OTHER_AGENT)}; fi"
-    )
 
 
 def _ask(run: Run, command: str, lines: list[str]) -> str:
@@ -120,9 +93,9 @@ def _ask(run: Run, command: str, lines: list[str]) -> str:
     for line in reversed(output.stdout_lines):
         if ANSWER in line:
             return line[line.index(ANSWER) :]
-        if line.startswith(_OTHER_AGENT):
-            return _OTHER_AGENT
-        if line.startswith(_NO_PYTHON):
+        if line.startswith(OTHER_AGENT):
+            return OTHER_AGENT
+        if line.startswith(NO_PYTHON):
             return "there is no python3. Install it (`sudo apt install python3`), then run again."
     return _explain(run.host, good, " ".join(output.output.split())[-400:])
 

@@ -9,8 +9,8 @@ from pyinfra.api.state import State
 
 from roles._lib.facts import Run, author, current, elevated, observe
 from sparkfleet.agent import wire
-from sparkfleet.bundle import agent_hash
-from sparkfleet.changes import AGENT, ROLES, Change
+from sparkfleet.bundle import AGENT, agent_hash
+from sparkfleet.changes import ROLES, Change
 from sparkfleet.desired import Desired
 
 #: The orders of a role: dataclasses of ``sparkfleet.agent.shapes``.

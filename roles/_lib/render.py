@@ -9,7 +9,7 @@ from typing import Any
 import jinja2
 
 from sparkfleet.agent.shapes import TextFile, Unit
-from sparkfleet.changes import AGENT
+from sparkfleet.bundle import AGENT
 from sparkfleet.desired import Desired, desired
 from sparkfleet.plan import ETC, STATE, USER, HostPlan, RecipePlan
 

@@ -7,8 +7,11 @@ from .errors import HostError
 
 _DECISIVE = re.compile(r"\b([A-Z]\w*(Error|Exception|Interrupt)\b|error:|ERROR|CRITICAL|Killed|refused|not found)")
 
-#: Consequences of a failure that was logged before: true, and no help.
-_NOISE = re.compile(r"Engine core initialization failed|See root cause above|^\s*File \"|^\s*(raise|return|await) ")
+#: Not the cause: milder levels that only mention an error, and consequences of a failure that was logged before.
+_NOISE = re.compile(
+    r"\b(DEBUG|INFO|WARNING) \d|Engine core initialization failed|See root cause above|retrying \d+ of \d+"
+    r"|^\s*File \"|^\s*(raise|return|await) "
+)
 
 
 def decisive(unit: str, invocation: str, most: int = 8) -> list[str]:
@@ -20,9 +23,20 @@ def decisive(unit: str, invocation: str, most: int = 8) -> list[str]:
 def pick(lines: list[str], most: int) -> list[str]:
     """The decisive ones among ``lines``, each once, in order."""
     plain = [re.sub(r"\x1b\[[0-9;]*m", "", line).rstrip() for line in lines]
-    chosen = [line for line in plain if _DECISIVE.search(line) and not _NOISE.search(line)]
+    chosen = [
+        _with_reason(plain, i) for i, line in enumerate(plain) if _DECISIVE.search(line) and not _NOISE.search(line)
+    ]
     unique = list(dict.fromkeys(chosen))
     return (unique or [line for line in plain if line])[-most:]
+
+
+def _with_reason(lines: list[str], index: int) -> str:
+    """The line, with what it announces: pydantic and others put the reason on the indented lines that follow."""
+    line = lines[index]
+    if not re.match(r"^\S+(Error|Exception):", line):
+        return line
+    following = [text for text in lines[index + 1 : index + 3] if re.match(r"\s+(?!File )\S", text)]
+    return " ".join([line, *(text.strip() for text in following)])
 
 
 def last(unit: str) -> str:

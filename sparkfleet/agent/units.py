@@ -31,7 +31,7 @@ _PROPERTIES = (
     "Result",
     "MainPID",
     "InvocationID",
-    "ExecMainStartTimestamp",
+    "ExecMainStartTimestampMonotonic",
     "NeedDaemonReload",
 )
 
@@ -40,7 +40,7 @@ def look(names: tuple[str, ...]) -> tuple[UnitState, ...]:
     """Every named unit as systemd sees it, in one call."""
     if not names:
         return ()
-    shown = run(("systemctl", "show", "--timestamp=unix", "--property=" + ",".join(_PROPERTIES), *names))
+    shown = run(("systemctl", "show", "--property=" + ",".join(_PROPERTIES), *names))
     return tuple(_state(block) for block in shown.strip().split("\n\n"))
 
 
@@ -56,14 +56,16 @@ def _state(block: str) -> UnitState:
         result=values.get("Result", ""),
         pid=pid,
         invocation=values.get("InvocationID", ""),
-        started=_seconds(values.get("ExecMainStartTimestamp", "")),
+        started=_seconds(values.get("ExecMainStartTimestampMonotonic", "")),
         digest=_running_digest(pid),
         needs_reload=values.get("NeedDaemonReload") == "yes",
     )
 
 
 def _seconds(stamp: str) -> float:
-    return float(stamp.removeprefix("@")) if stamp.startswith("@") else 0.0
+    """Microseconds since boot as seconds since the epoch: systemd's own wall-clock stamps are cut to whole seconds."""
+    micros = int(stamp) if stamp.isdigit() else 0
+    return round(time.time() - time.monotonic() + micros / 1e6, 3) if micros else 0.0
 
 
 def _running_digest(pid: int) -> str:

@@ -4,11 +4,11 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from tests.unit.builders import converged, wanted
 
 from sparkfleet.agent.shapes import Observed
 from sparkfleet.changes import changes, retired
 from sparkfleet.desired import Desired
+from tests.unit.builders import converged, wanted
 
 UNIT = "vllm-tiny-llama.service"
 UNIT_FILE = f"/etc/systemd/system/{UNIT}"

@@ -1,10 +1,10 @@
 """A plan is worked out from settings and catalog alone, and refuses what cannot be."""
 
 import pytest
-from tests.unit.builders import plan
 
 from sparkfleet.errors import UserError
 from sparkfleet.plan import GIB
+from tests.unit.builders import plan
 
 
 def test_the_release_is_named_by_lock_and_python(lock: str, tmp_path) -> None:  # type: ignore[no-untyped-def]

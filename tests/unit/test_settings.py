@@ -3,10 +3,10 @@
 from typing import Any
 
 import pytest
-from tests.unit.builders import DATA
 
 from sparkfleet.errors import UserError
 from sparkfleet.settings import settings
+from tests.unit.builders import DATA
 
 
 def refused(**data: Any) -> str:

@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.unit.builders import converged, machine, wanted
 
+from roles._lib.facts import author
 from sparkfleet.agent.shapes import Disk, Machine, Observed, Question, Verified
 from sparkfleet.agent.wire import WireError, decode, encode
 from sparkfleet.desired import question
-from roles._lib.facts import author
+from tests.unit.builders import converged, machine, wanted
 
 
 @given(st.builds(Verified))

@@ -9,6 +9,9 @@ LINES = [
     "    raise ValueError(",
     "ValueError: Free memory on device (2.1/23.4 GiB) is less than desired GPU memory utilization",
     "ValueError: Free memory on device (2.1/23.4 GiB) is less than desired GPU memory utilization",
+    "WARNING 11-29 16:00:02 [system_utils.py:255] This can cause errors like `OSError: [Errno 24]`",
+    "pydantic_core._pydantic_core.ValidationError: 1 validation error for ModelConfig",
+    "  Value error, Unrecognized model in /models/dummy.",
     "RuntimeError: Engine core initialization failed. See root cause above. Failed core proc(s): {}",
 ]
 
@@ -17,6 +20,8 @@ def test_the_cause_is_shown_once_and_without_its_consequences() -> None:
     assert pick(LINES, 8) == [
         "ERROR 11-29 16:00:09 [core.py:866] EngineCore failed to start.",
         "ValueError: Free memory on device (2.1/23.4 GiB) is less than desired GPU memory utilization",
+        "pydantic_core._pydantic_core.ValidationError: 1 validation error for ModelConfig"
+        " Value error, Unrecognized model in /models/dummy.",
     ]
 
 

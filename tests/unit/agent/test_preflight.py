@@ -3,10 +3,10 @@
 from typing import Any
 
 import pytest
-from tests.unit.builders import GIB, machine, requirements
 
 from sparkfleet.agent.preflight import judge, version_key
 from sparkfleet.agent.shapes import Disk, DiskNeed, Gpu
+from tests.unit.builders import GIB, machine, requirements
 
 
 def rules(needs: Any = None, present: frozenset[str] = frozenset(), **changes: Any) -> list[tuple[str, str]]:

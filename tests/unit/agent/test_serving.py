@@ -4,6 +4,7 @@ import http.server
 import json
 import threading
 from collections.abc import Iterator
+from typing import ClassVar
 
 import pytest
 
@@ -35,7 +36,7 @@ def test_another_character_repeated_is_a_failure_too() -> None:
 class Engine(http.server.BaseHTTPRequestHandler):
     """A server that answers what the test put into ``answers`` by path."""
 
-    answers: dict[str, tuple[int, object]] = {}
+    answers: ClassVar[dict[str, tuple[int, object]]] = {}
 
     def do_GET(self) -> None:
         status, body = self.answers.get(self.path, (404, {}))
