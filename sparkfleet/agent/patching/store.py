@@ -140,11 +140,10 @@ def settle(site: Path) -> bool:
 
 def _settle(site: Path, journal: _Journal) -> None:
     home = _home(site)
-    state = _load(home / "state.json")
-    made = journal.action == "apply" and state is not None and state.get("change") == journal.change
+    forward = _forward(site, journal)
     for step in journal.steps:
-        if journal.phase == "switching" and not made:
-            _restore(site, step, step.after if journal.action == "revert" else step.before, journal.change)
+        if journal.phase == "switching" and not (forward and journal.action == "apply"):
+            _restore(site, step, step.after if forward else step.before, journal.change)
         _drop(_beside(site / step.path, journal.change))
     if journal.action == "revert" and journal.phase == "switching":
         _drop(home / "state.json")
@@ -157,9 +156,8 @@ def _restore(site: Path, step: _Step, wanted: str, change: str) -> None:
     with contextlib.suppress(FileNotFoundError, NotADirectoryError):
         there = sha256(place.read_bytes())
         if there != wanted and there in (step.before, step.after):
-            staged = _beside(place, change)
-            if not staged.exists() or sha256(staged.read_bytes()) != wanted:
-                _stage(site, step.path, _needed(site, wanted, place), change)
+            # Staged anew even if a staged file is there: it may be whole and still lack its mode or be half synced.
+            _stage(site, step.path, _needed(site, wanted, place), change)
             _switch(site, step.path, change)
         _drop_bytecode(place)
 
@@ -257,11 +255,19 @@ def _given_up(site: Path, error: OSError) -> str:
     what = f"{site}: cannot be changed: {error.strerror or error}"
     try:
         journal = _journal(site)
+        forward = journal is not None and _forward(site, journal)
         settle(site)
     except HostError as second:
-        return f"{what}. Going back failed too ({second}); the next run does it first."
-    finished = journal and journal.action == "revert" and journal.phase == "switching"
-    return f"{what}. The revert was finished all the same." if finished else f"{what}. Nothing was changed."
+        return f"{what}. Settling that failed too ({second}); the next run does it first."
+    return f"{what}, in the end; the change itself was finished." if forward else f"{what}. Nothing was changed."
+
+
+def _forward(site: Path, journal: _Journal) -> bool:
+    """Whether a change is past the instant that decides, so that it ends in all new and not in all old."""
+    if journal.action == "revert":
+        return journal.phase == "switching"
+    state = _load(_home(site) / "state.json")
+    return state is not None and state.get("change") == journal.change
 
 
 def _journal(site: Path) -> _Journal | None:
