@@ -5,14 +5,14 @@ from pathlib import Path
 
 from lab.cache import caller
 from lab.shell import call
-from lab.state import RUN, Host, hosts
+from lab.state import Host, hosts, lab_dir
 
 USER = "spark"
 
 
 def key(lab: str) -> Path:
     """Where the private key to a lab's hosts is."""
-    return RUN / lab / "key"
+    return lab_dir(lab) / "key"
 
 
 def ensure_key(lab: str) -> None:
@@ -32,7 +32,7 @@ def make_key(path: Path, comment: str) -> str:
 
 
 def known_hosts(lab: str) -> Path:
-    return RUN / lab / "known_hosts"
+    return lab_dir(lab) / "known_hosts"
 
 
 def write_known_hosts(lab: str) -> None:

@@ -8,7 +8,7 @@ from lab import scenarios
 from lab.cache import cache_dir, make_dir
 from lab.image import remove_tree
 from lab.shell import call
-from lab.state import RUN, Host, Place
+from lab.state import Host, Place
 from sparkfleet.errors import UserError
 
 #: what a lab's hosts find where a site would have its share or disk: directory of the cache -> path in the host
@@ -114,13 +114,13 @@ def _settle(host: Host, host_key: Path, authorized: str) -> None:
     (keys / "authorized_keys").write_text(authorized)
     for inside in SHARED.values():
         (root / inside[1:]).mkdir(parents=True, exist_ok=True)
-    scenarios.apply(root, host.scenario)
+    scenarios.apply(root, host.scenario, host.fabric)
 
 
 def leftovers(lab: str) -> list[Path]:
     """Directories of a lab in the cache whose hosts nobody remembers, as after a reboot of this machine."""
     disks = cache_dir() / "hosts" / lab
-    return [p for p in sorted(disks.iterdir()) if not (RUN / lab / p.name).exists()] if disks.is_dir() else []
+    return [p for p in sorted(disks.iterdir()) if not Place(lab, p.name).run.exists()] if disks.is_dir() else []
 
 
 def forget(lab: str) -> None:

@@ -12,6 +12,7 @@ import subprocess
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 from typing import TypeVar
 
@@ -52,7 +53,7 @@ class Lab:
             raise UserError(f"{len(wanted)} scenarios were given for {count} hosts; give at most one each.")
         requirements.check()
         base = image.ensure(self.report)
-        with locked(self.directory):
+        with self._alone():
             self._clear_rubble()
             planned = self._register(wanted, options or Options())
             access.ensure_key(self.name)
@@ -84,7 +85,7 @@ class Lab:
         if not self.directory.exists() and not disk.leftovers(self.name):
             return []
         requirements.need_root()
-        with locked(self.directory):
+        with self._alone():
             going = [p for p in self._places() if not names or p.name in names]
             self._each(going, lambda place, _: self._destroy(place))
             if self._places():
@@ -104,6 +105,10 @@ class Lab:
             machine.start(host)
         self._wait(host)
         return host
+
+    def wait(self, host: Host) -> None:
+        """Wait until a host that was started or rebooted is ready."""
+        self._wait(host)
 
     def stop(self, host: Host) -> None:
         """Switch a host off in good order."""
@@ -128,7 +133,7 @@ class Lab:
 
     def set_scenario(self, host: Host, name: str) -> Host:
         """Make a host, running or not, play another scenario from its next command on."""
-        scenarios.apply(host.place.root, name)
+        scenarios.apply(host.place.root, name, host.fabric)
         return state.save(host.model_copy(update={"scenario": name}))
 
     def cut(self, host: Host, interface: str = network.MANAGEMENT) -> None:
@@ -137,6 +142,9 @@ class Lab:
 
     def mend(self, host: Host, interface: str = network.MANAGEMENT) -> None:
         network.plug(host, interface, up=True)
+
+    def _alone(self) -> AbstractContextManager[None]:
+        return locked(self.directory, lambda: self.report(f"waiting for another command on lab {self.name!r}"))
 
     def _places(self) -> list[Place]:
         """Hosts that left anything, in ``/run`` or in the cache."""
@@ -212,7 +220,8 @@ class Lab:
             if not state.labs():
                 network.remove_management()
                 machine.leave()
-                RUN.rmdir()
+                with suppress(OSError):  # somebody begins another lab right now
+                    RUN.rmdir()
 
     def _each(self, items: Sequence[T], task: Callable[[T, Callable[[], bool]], None]) -> None:
         """Do a task for all items at once; the first failure, or Ctrl-C, tells the others to stop waiting."""

@@ -80,7 +80,7 @@ def ensure(report: Report) -> Path:
     suite = mirror.suite()
     name = f"{suite}-{digest(suite)}"
     images = make_dir(cache_dir() / "image")
-    with locked(images):
+    with locked(images, lambda: report("waiting for another command that builds the host image")):
         image = images / name
         if image.is_dir():
             return image

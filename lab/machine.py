@@ -21,6 +21,7 @@ BOOT_SECONDS = 90.0  # an idle machine needs 3; a busy one with many hosts far m
 START_SECONDS = 15.0  # until its first process exists
 STOP_SECONDS = 20.0
 ENVIRONMENT = ("PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/root", "LANG=C.UTF-8")
+KEEP = 'while "$@"; [ $? -eq 133 ]; do :; done'  # 133: the host asked for a reboot
 NSPAWN = Path("/run/systemd/nspawn")  # where it keeps locks and the like, while a machine runs
 POWEROFF = signal.SIGRTMIN + 4  # systemd(1): "power off" to process 1
 
@@ -33,7 +34,8 @@ def start(host: Host) -> None:
     nspawn += ["--capability=CAP_NET_ADMIN", *disk.nspawn_arguments(host)]
     # Entered from outside, not given to nspawn: so the host's /sys shows its own interfaces.
     # In a session of its own and nobody's child: it outlives this command.
-    argv = ["setsid", "--fork", *_in_own_cgroup(host.place), "nsenter", f"--net={host.place.netns}", *nspawn]
+    outside = ["setsid", "--fork", "nsenter", f"--net={host.place.netns}", "sh", "-c", KEEP, "sh"]
+    argv = [*outside, *_in_own_cgroup(host.place), *nspawn]
     with host.place.console.open("ab") as console:
         subprocess.run(argv, stdin=subprocess.DEVNULL, stdout=console, stderr=console, env=environment(), check=True)
     _wait_for_leader(host)
@@ -128,10 +130,11 @@ def kill(place: Place) -> None:
     if process is not None:
         _signal(process, signal.SIGKILL)  # the kernel ends everything inside with it; nspawn then tidies up
         _wait_for_end(place, 2)
-    while left := processes(place):
-        for process in left:
-            _signal(process, signal.SIGKILL)
-        _wait_for_end(place, 1)
+    for process in processes(place):
+        _signal(process, signal.SIGKILL)
+    _wait_for_end(place, STOP_SECONDS)
+    if left := processes(place):
+        raise UserError(f"{place.name}: processes {left} do not end, even when killed. Retry; if they stay, reboot.")
     _tidy(place)
 
 
@@ -180,9 +183,8 @@ def _inner_ids(process: int) -> list[str]:
 
 
 def _ssh_answers(host: Host) -> bool:
-    return (
-        subprocess.run(access.ssh_command(host, "true"), capture_output=True, stdin=subprocess.DEVNULL).returncode == 0
-    )
+    login = access.ssh_command(host, "true")
+    return subprocess.run(login, capture_output=True, stdin=subprocess.DEVNULL).returncode == 0
 
 
 # systemd-nspawn --keep-unit puts the host in a child of the cgroup it is started in. Each host needs one of

@@ -9,6 +9,7 @@ from sparkfleet.errors import UserError
 
 #: what a lab host runs: DGX OS is Ubuntu noble; bookworm is the Debian whose systemd boots on cgroup v1 too
 SUITES = {"debian": "bookworm", "ubuntu": "noble"}
+PYTHONS = {"bookworm": "3.11", "noble": "3.12"}
 
 
 @dataclass(frozen=True)
@@ -34,6 +35,11 @@ def distribution(os_release: str) -> tuple[str, str]:
 def suite() -> str:
     """The suite a lab host of this machine runs."""
     return SUITES[_this_machine()[0]]
+
+
+def python() -> str:
+    """Version (``3.11``) of the Python of a lab host of this machine."""
+    return PYTHONS[suite()]
 
 
 def mirrors() -> list[Mirror]:

@@ -5,6 +5,7 @@
 
 import json
 import shutil
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
 
@@ -29,12 +30,16 @@ def load(name: str) -> dict[str, Any]:
     return _merged(load(base), own) if base else own
 
 
-def apply(root: Path, name: str) -> None:
-    """Make the host whose files are at ``root`` play a scenario from its next command on; it may be running."""
+def apply(root: Path, name: str, fabric: dict[str, str]) -> None:
+    """Make the host whose files are at ``root`` play a scenario from its next command on; it may be running.
+
+    ``fabric`` is its address on each fabric interface.
+    """
     scenario = load(name)
     mark = root / MARK
     mark.mkdir(exist_ok=True)
-    for path, content in {**dict.fromkeys(_every_file(), ""), **scenario["files"]}.items():
+    absent = {path: "" for other in names() for path in _files(load(other), fabric)}
+    for path, content in {**absent, **_files(scenario, fabric)}.items():
         _write(root / path[1:], content)
     _write(mark / "scenario.json", json.dumps({k: scenario[k] for k in ("smi", "gpu")}, indent=1) + "\n")
     program = root / "usr/bin/nvidia-smi"
@@ -46,8 +51,31 @@ def apply(root: Path, name: str) -> None:
     _write(mark / "scenario", name + "\n")
 
 
-def _every_file() -> set[str]:
-    return {path for name in names() for path in load(name)["files"]}
+def _files(scenario: dict[str, Any], fabric: dict[str, str]) -> dict[str, str]:
+    """path -> content of all files a scenario speaks of."""
+    files: dict[str, str] = dict(scenario["files"])
+    for interface, port in scenario.get("fabric", {}).items():
+        for path, content in _port(interface, port, fabric[interface]).items():
+            files[f"/{MARK}/root/sys/class/{path}"] = f"{content}\n"
+    return files
+
+
+def _port(interface: str, port: dict[str, str], address: str) -> dict[str, str]:
+    """A ConnectX port as sysfs shows it. Of its four addresses (GIDs), the last is RoCE v2 over IPv4."""
+    link_local, mapped = "fe80:0000:0000:0000:0053:50ff:fe00:0001", f"0000:0000:0000:0000:0000:ffff:{_hex(address)}"
+    where = f"infiniband/{port['device']}/ports/1"
+    files = {f"{where}/{name}": port[name] for name in ("state", "phys_state", "rate")}
+    files |= {f"{where}/link_layer": "Ethernet", f"net/{interface}/speed": port["speed"]}
+    for index, gid in enumerate((link_local, link_local, mapped, mapped)):
+        files[f"{where}/gids/{index}"] = gid
+        files[f"{where}/gid_attrs/types/{index}"] = ("IB/RoCE v1", "RoCE v2")[index % 2]
+        files[f"{where}/gid_attrs/ndevs/{index}"] = interface
+    return files
+
+
+def _hex(address: str) -> str:
+    packed = ip_address(address).packed.hex()
+    return f"{packed[:4]}:{packed[4:]}"
 
 
 def _write(path: Path, content: str) -> None:

@@ -7,7 +7,7 @@ kernel each time (``machine``), so that no record can be stale.
 import fcntl
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -119,10 +119,11 @@ def save(host: Host) -> Host:
 
 
 @contextmanager
-def locked(directory: Path) -> Iterator[None]:
+def locked(directory: Path, waiting: Callable[[], None] = lambda: None) -> Iterator[None]:
     """Hold a directory for this process until the end or its death; create it first if need be.
 
     The holder may remove the directory, so whoever waited checks that what it locked is still there.
+    ``waiting`` is called once if another process holds it now.
     """
     while True:
         try:
@@ -131,7 +132,11 @@ def locked(directory: Path) -> Iterator[None]:
         except FileNotFoundError:
             continue  # its holder removed it just now
         try:
-            fcntl.flock(fd, fcntl.LOCK_EX)
+            try:
+                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                waiting()
+                fcntl.flock(fd, fcntl.LOCK_EX)
             if _same(fd, directory):
                 yield
                 return

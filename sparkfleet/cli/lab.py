@@ -2,6 +2,7 @@
 
 import json
 import os
+import shlex
 import socket
 import time
 from typing import Any
@@ -88,7 +89,8 @@ def list_(lab: Lab, as_json: bool) -> None:
 @click.pass_obj
 def ssh(lab: Lab, name: str, remote: tuple[str, ...]) -> None:
     """Log in to a host as its user `spark`, or run a command there."""
-    argv = lab.ssh(lab.host(name), *remote)
+    # One argument is for the host's shell to read; several are a command and its arguments.
+    argv = lab.ssh(lab.host(name), *(remote if len(remote) == 1 else map(shlex.quote, remote)))
     os.execvp(argv[0], argv)
 
 
