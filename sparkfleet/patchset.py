@@ -5,7 +5,7 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
 from sparkfleet.agent.errors import HostError
-from sparkfleet.agent.lock_file import normal
+from sparkfleet.agent.names import normal
 from sparkfleet.agent.patching import shapes
 from sparkfleet.agent.patching.records import installed
 from sparkfleet.catalog import engines
@@ -26,15 +26,26 @@ def for_engine(name: str, site: Path | None = None, patches: Sequence[Patch] | N
         return _for_name(name, site, patches)
     engine = engines.engine(name)
     try:
-        versions = pinned(engine.lock.read_text(encoding="utf-8"))
+        return for_lock(engine, engine.lock.read_text(encoding="utf-8"), patches)
     except OSError as error:
         raise UserError(f"{engine.lock}: cannot be read: {error.strerror or error}.") from None
+
+
+def for_lock(engine: engines.Engine, lock: str, patches: Sequence[Patch] | None = None) -> shapes.PatchSet:
+    """The patch set of an engine for the versions that ``lock`` pins; empty for an engine without patches.
+
+    Raises UserError when one of its patches does not exist, or when its file leaves out a required one.
+    """
+    if not engine.patches and not engine.gpu:
+        return shapes.PatchSet(shapes.SCHEMA, engine.name, {}, ())
+    patches = patches or load_patches()
+    versions = pinned(lock)
     if left_out := [one for one in required(patches, versions) if one not in engine.patches]:
         raise UserError(
-            f"{engines.ENGINES / name}.yaml: patches: {', '.join(left_out)} is required for the versions of its lock "
-            f"and not listed; add it, or say in the patch why these versions do not need it."
+            f"{engines.ENGINES / engine.name}.yaml: patches: {', '.join(left_out)} is required for the versions of its "
+            f"lock and not listed; add it, or say in the patch why these versions do not need it."
         )
-    return compile_set(patches, versions, engine.patches, name)
+    return compile_set(patches, versions, engine.patches, engine.name)
 
 
 def _for_name(name: str, site: Path | None, patches: Sequence[Patch]) -> shapes.PatchSet:
@@ -149,7 +160,7 @@ def _verdict(patch: Patch, versions: Mapping[str, str]) -> shapes.Verdict | None
             return shapes.Verdict(settled.state, settled.reason)
     there = [f"{name} {versions[name]}" for name in patch.distributions if name in versions]
     if not there:
-        return shapes.Verdict("not-applicable", f"{' and '.join(patch.distributions)} is not installed")
+        return shapes.Verdict("not-applicable", f"{' or '.join(patch.distributions)} is not installed")
     if patch.precedence:
         known_range = covers(patch.precedence.versions, versions.get(patch.precedence.loser, "0"))
     else:

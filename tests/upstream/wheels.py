@@ -78,5 +78,40 @@ def lay(site: Path, releases: Iterable[tuple[str, str]]) -> Path:
     """Lay releases down into ``site``, later ones over earlier ones, as installing them in turn would."""
     site.mkdir(parents=True, exist_ok=True)
     for distribution, version in releases:
-        shutil.copytree(sources(distribution, version), site, dirs_exist_ok=True)
+        copy(sources(distribution, version), site)
+    return site
+
+
+def copy(source: Path, target: Path) -> Path:
+    """A copy of a cached tree for a test, hard-linked like uv's: what writes in place would spoil the cache."""
+
+    def link(one: str, other: str) -> None:
+        try:
+            os.link(one, other)
+        except OSError:  # another file system
+            shutil.copy2(one, other)
+
+    shutil.copytree(source, target, symlinks=True, copy_function=link, dirs_exist_ok=True)
+    return target
+
+
+def cutlass(version: str) -> Path:
+    """A virtual environment of the cache with CUTLASS DSL really installed: libs-base, then libs-cu13 over it."""
+    directory = make_venv(f"cutlass-{version}")
+    if not (directory / "installed").exists():
+        names = ("nvidia-cutlass-dsl", "nvidia-cutlass-dsl-libs-base")
+        pip(directory, "install", *(f"{name}=={version}" for name in names))
+        pip(directory, "install", "--no-deps", f"nvidia-cutlass-dsl-libs-cu13=={version}")
+        (directory / "installed").touch()
+    return directory
+
+
+def pip(environment: Path, *arguments: str) -> None:
+    """Run the pip of a virtual environment; downloaded wheels are kept in pip's own cache."""
+    subprocess.run([environment / "bin" / "python", "-m", "pip", "--quiet", *arguments], check=True)
+
+
+def site_packages(environment: Path) -> Path:
+    """The site-packages directory of a virtual environment."""
+    (site,) = (environment / "lib").glob("python3.*/site-packages")
     return site

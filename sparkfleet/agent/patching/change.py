@@ -145,7 +145,8 @@ def _forgotten(site: Path, found: Look) -> list[store.Change]:
 
 
 def _provable(patches: PatchSet, found: Look) -> list[tuple[str, Probe]]:
-    done = {row.patch for row in found.rows if row.wanted and row.target and row.state in ("applied", "upstreamed")}
+    states = ("pristine", "applied", "upstreamed")
+    done = {row.patch for row in found.rows if row.wanted and row.target and row.state in states}
     return [(patch.id, patch.probe) for patch in patches.patches if patch.probe and patch.id in done]
 
 

@@ -101,7 +101,7 @@ def _nowhere(patch: Patch, there: Mapping[str, Distribution]) -> Verdict:
     present = [f"{name} {there[name].version}" for name in names if name in there]
     if present:
         return Verdict("not-applicable", f"{' and '.join(present)} has no such file")
-    return Verdict("not-applicable", f"{' and '.join(names) or 'its distribution'} is not installed")
+    return Verdict("not-applicable", f"{' or '.join(names)} is not installed")
 
 
 def _wrong_versions(patch: Patch, wanted: Mapping[str, str], there: Mapping[str, tuple[Distribution, ...]]) -> str:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ..errors import HostError
-from ..lock_file import normal
+from ..names import normal
 
 #: Hashes that a RECORD may use (the standard forbids md5 and sha1).
 ALGORITHMS = ("sha256", "sha384", "sha512")
