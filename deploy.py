@@ -1,10 +1,11 @@
 """What a Spark becomes, role by role: `pyinfra inventory/sparks.py deploy.py`."""
 
-from roles import account, engine, preflight, service, verify, weights
+from roles import account, engine, patches, preflight, service, verify, weights
 
 preflight.check()  # is it a Spark, is the driver good, is there room: stops a host before anything is changed
 account.converge()  # system user, directories, limits
-engine.converge()  # the pinned engine release, built in a fresh directory and sealed
+engine.converge()  # the pinned engine release, built in a fresh directory
+patches.converge()  # the SM121 patch set on that release, which seals it
 weights.converge()  # the models, complete to the last byte
 service.converge()  # a systemd unit for each recipe, active once it serves
 verify.converge()  # the right model answers, and what it says is sane

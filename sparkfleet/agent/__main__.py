@@ -62,11 +62,12 @@ def _observe() -> int:
 
 
 def _apply(role: str) -> int:
-    from . import account, lock, release, serving, units, weights
+    from . import account, lock, release, seal, serving, units, weights
 
     roles: dict[str, tuple[type[Any], Callable[[Any, Author], None]]] = {
         "account": (AccountOrder, account.apply),
         "engine": (Release, release.apply),
+        "patches": (seal.PatchOrder, seal.apply),
         "weights": (WeightsOrder, weights.apply),
         "service": (ServiceOrder, units.apply),
         "verify": (VerifyOrder, serving.apply),

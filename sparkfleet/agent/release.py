@@ -1,7 +1,8 @@
-"""Build an engine release in a fresh directory and seal it, or leave nothing.
+"""Build an engine release in a fresh directory, or leave nothing.
 
-A release counts only with its receipt ``release.json``, which is written last, after everything else is on the disk:
-a build that was killed at any moment is a directory without a receipt, never used and cleared away by the next build.
+A release has a receipt, ``release.json``, written when all its files are on the disk: a build that was killed at any
+moment is a directory without one, never used and cleared away by the next build. The receipt is sealed once the patch
+set is applied as a whole (``seal``), and only a sealed release is used.
 """
 
 import json
@@ -12,11 +13,11 @@ import zipfile
 from pathlib import Path
 from typing import Any
 
-from . import lifeline, receipt
+from . import lifeline
 from .command import run_logged
 from .errors import HostError
 from .lock_file import Pin, find_wheels, normal, parse
-from .paths import sync_directory, write
+from .paths import sha256, sync_directory, write
 from .progress import say
 from .shapes import SCHEMA, Author, Release, ReleaseState
 
@@ -37,38 +38,72 @@ def look(releases: str) -> tuple[ReleaseState, ...]:
 
 def _state(path: Path) -> ReleaseState:
     try:
-        seal = json.loads((path / RECEIPT).read_text(encoding="utf-8"))
-        problem, built = _difference(path, seal["distributions"]), float(seal["built_at"])
+        content = read(path)
+        problem = _difference(path, content)
+        sealed = content["sealed"] is True and not problem
+        return ReleaseState(path.name, sealed, problem, float(content["built_at"]))
     except FileNotFoundError:
         return ReleaseState(path.name, sealed=False, problem="its build did not end")
     except (OSError, ValueError, KeyError, TypeError) as error:
         return ReleaseState(path.name, sealed=False, problem=f"its receipt cannot be read ({error})")
-    return ReleaseState(path.name, sealed=not problem, problem=problem, built=built)
 
 
-def _difference(path: Path, distributions: dict[str, Any]) -> str:
-    """How the installed distributions differ from those that were sealed; empty when they do not.
+def _difference(path: Path, content: dict[str, Any]) -> str:
+    """How the release differs from what its receipt says; empty when it does not.
 
-    Every installer rewrites a distribution's RECORD, so inode, size and time of the RECORDs show any pip run.
+    Every installer rewrites a distribution's RECORD, so inode, size and time of the RECORDs show any pip run. Patched
+    files, which no installer knows of, are compared by hash.
     """
-    (site,) = (path / "lib").glob("python3.*/site-packages")
-    there = {entry.name for entry in os.scandir(site) if entry.name.endswith(".dist-info")}
-    if odd := there.symmetric_difference(distributions):
-        return f"{min(odd)} was added or removed after it was sealed"
-    for name, mark in distributions.items():
-        if _mark(site / name / "RECORD") != mark:
-            return f"{name} was changed after it was sealed"
+    site = site_packages(path)
+    there = distributions(site)
+    if odd := there.keys() ^ content["distributions"].keys():
+        return f"{min(odd)} was added or removed after it was built"
+    for name, mark in content["distributions"].items():
+        if there[name] != mark:
+            return f"{name} was changed after it was built"
+    for name, digest in content["patched"].items():
+        if not (site / name).is_file() or sha256(site / name) != digest:
+            return f"the patched file {name} was changed after it was sealed"
     return ""
 
 
+def site_packages(path: Path) -> Path:
+    """Where a release's packages are."""
+    (site,) = (path / "lib").glob("python3.*/site-packages")
+    return site
+
+
+def distributions(site: Path) -> dict[str, list[int]]:
+    """Every installed distribution with inode, size and time of its RECORD."""
+    found = {}
+    for entry in os.scandir(site):
+        if entry.name.endswith(".dist-info"):
+            status = (site / entry.name / "RECORD").stat()
+            found[entry.name] = [status.st_ino, status.st_size, status.st_mtime_ns]
+    return found
+
+
+def read(path: Path) -> dict[str, Any]:
+    """A release's receipt. Raises OSError or ValueError when there is none that can be read."""
+    content: dict[str, Any] = json.loads((path / RECEIPT).read_text(encoding="utf-8"))
+    return content
+
+
+def remember(path: Path, content: dict[str, Any]) -> None:
+    """Write a release's receipt, when all that it speaks of is on the disk: a power cut finds both or neither."""
+    os.sync()
+    write(path / RECEIPT, json.dumps(content, indent=1, sort_keys=True) + "\n", 0o644)
+    sync_directory(path.parent)
+
+
 def apply(order: Release, author: Author) -> None:
-    """Build ``order`` unless it is sealed already.
+    """Build ``order`` unless it is there already and as it was built.
 
     Raises HostError with the reason; nothing but the build's log is left then.
     """
     path = Path(order.path)
     state = next((one for one in look(str(path.parent)) if one.name == path.name), None)
-    if state and state.sealed:
+    if state and not state.problem:
         return
     pins = parse(order.lock)
     say(f"checking {len(pins)} wheels in {order.wheelhouse}")
@@ -83,14 +118,14 @@ def apply(order: Release, author: Author) -> None:
         _clear(path)
         _build(order, path, uv)
         _assert_versions(path, pins)
-        _seal(order, path)
+        say("writing to disk")
+        remember(path, _receipt(order, path))
     except BaseException as error:
         _clear(path)
         raise _explained(error, order) from None
     finally:
         lifeline.on_end(None)
-    receipt.record(author, release={"name": order.name, "engine": order.engine, "digest": order.digest})
-    say(f"sealed {path}")
+    say(f"built {path}")
 
 
 def _build(order: Release, path: Path, uv: Path) -> None:
@@ -123,38 +158,24 @@ def _tell(line: str) -> None:
         say(line)
 
 
-def _seal(order: Release, path: Path) -> None:
-    (site,) = (path / "lib").glob("python3.*/site-packages")
-    records = {entry.name: _mark(site / entry.name / "RECORD") for entry in os.scandir(site) if _is_distribution(entry)}
-    seal = {
+def _receipt(order: Release, path: Path) -> dict[str, Any]:
+    return {
         "schema": SCHEMA,
         "name": order.name,
         "engine": order.engine,
         "digest": order.digest,
         "python": order.python,
-        "built_at": round(time.time(), 1),
-        "distributions": records,
+        "built_at": round(time.time(), 3),
+        "sealed": False,
+        "distributions": distributions(site_packages(path)),
+        "patched": {},
     }
-    say("writing to disk")
-    os.sync()  # a power cut after this line finds a whole release, before it one without a receipt
-    write(path / RECEIPT, json.dumps(seal, indent=1, sort_keys=True) + "\n", 0o644)
-    sync_directory(path.parent)
-
-
-def _is_distribution(entry: os.DirEntry[str]) -> bool:
-    return entry.name.endswith(".dist-info")
-
-
-def _mark(record: Path) -> list[int]:
-    status = record.stat()
-    return [status.st_ino, status.st_size, status.st_mtime_ns]
 
 
 def _assert_versions(path: Path, pins: tuple[Pin, ...]) -> None:
     """The installed distributions are exactly those of the lock."""
-    (site,) = (path / "lib").glob("python3.*/site-packages")
     installed = {}
-    for entry in site.glob("*.dist-info"):
+    for entry in site_packages(path).glob("*.dist-info"):
         name, version = entry.name.removesuffix(".dist-info").split("-", 1)
         installed[normal(name)] = version
     wanted = {pin.name: pin.version for pin in pins}

@@ -273,7 +273,7 @@ class PathState:
 
 @dataclass(frozen=True)
 class ReleaseState:
-    """A directory below releases. ``problem`` says why it must not be used, if so."""
+    """A directory below releases. Only a sealed one may be used; ``problem`` says why it must be built again."""
 
     name: str
     sealed: bool

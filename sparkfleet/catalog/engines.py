@@ -24,6 +24,7 @@ class Engine(BaseModel):
     python: tuple[str, ...] = Field(min_length=1, description="minor versions of CPython that it has wheels for")
     unpacked: float = Field(gt=0, description="GB")
     lock_is_completed_by_wheelhouse: bool = False
+    gpu: bool = Field(default=True, description="whether it runs on the GPU; the lab's engine does not")
     patches: tuple[str, ...] = ()
     notes: str = ""
 
@@ -64,7 +65,7 @@ def uv() -> Uv:
     return Uv(version=found[1], hashes=hashes)
 
 
-def digest(lock: str, patches: tuple[str, ...], python: str) -> str:
+def digest(lock: str, patches: str, python: str) -> str:
     """What makes a release what it is: lock, patch set and Python version, as 12 hexadecimal digits."""
-    whole = "\n".join((lock, *patches, python))
+    whole = "\0".join((lock, patches, python))
     return sha256(whole.encode()).hexdigest()[:12]

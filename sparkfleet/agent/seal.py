@@ -1,0 +1,58 @@
+"""Apply its patch set to a built release as a whole, then seal it: from then on it may be used."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from . import patching, receipt
+from .command import run
+from .errors import HostError
+from .patching.shapes import SETTLED, PatchSet
+from .paths import sha256
+from .progress import say
+from .release import distributions, read, remember, site_packages
+from .shapes import Author
+
+
+@dataclass(frozen=True)
+class PatchOrder:
+    """The patch set of a built release; applied whole, after which the release is sealed."""
+
+    release: str
+    patch_set: PatchSet
+
+
+def apply(order: PatchOrder, author: Author) -> None:
+    """Patch and seal ``order``'s release; nothing is done to one that is sealed.
+
+    Raises HostError naming the patches that cannot be applied or do not do what they should; no file is patched then.
+    """
+    path = Path(order.release)
+    content = read(path)
+    if content["sealed"] is True:
+        return
+    site = site_packages(path)
+    report = patching.apply(site, order.patch_set)
+    if not report.converged:
+        raise HostError(f"{path}: the patch set is not applied. {'; '.join(_obstacles(report))}. Nothing was switched.")
+    applied = [row for row in report.rows if row.state == "applied"]
+    for row in applied:
+        say(f"{row.patch} on {row.target or row.distribution}")
+    patched = sorted({row.target for row in applied if row.target})
+    if patched:  # byte-compiled like the rest: the units' user cannot write there
+        run((str(path / "bin" / "python"), "-m", "py_compile", *(str(site / name) for name in patched)))
+    content["patched"] = {name: sha256(site / name) for name in patched}
+    content["patches"] = {f"{row.patch} {row.target}".strip(): row.state for row in report.rows}
+    content["distributions"] = distributions(site)
+    remember(path, content | {"sealed": True})
+    receipt.record(author, release={key: content[key] for key in ("name", "engine", "digest")})
+    say(f"sealed {path}")
+
+
+def _obstacles(report: patching.Report) -> list[str]:
+    rows = [
+        f"{row.patch} on {row.target or row.distribution}: {row.state} ({row.reason})"
+        for row in report.rows
+        if row.wanted and row.state not in SETTLED
+    ]
+    failed = [probe for probe in report.probes if probe.outcome == "failed"]
+    return rows + [f"{probe.patch}: its probe failed ({probe.detail})" for probe in failed]
