@@ -34,8 +34,8 @@ sys.path.insert(0, str(HOME))  # roles are not a part of the package
 
 _INVENTORY = """
 import runpy
-real = runpy.run_path({lab!r})["sparks"]
-sparks = [(f"host-{{i:02}}", real[i % len(real)][1]) for i in range({count})]
+_real = runpy.run_path({lab!r})["sparks"]
+sparks = [(f"host-{{i:02}}", _real[i % len(_real)][1]) for i in range({count})]
 """
 
 

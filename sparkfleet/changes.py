@@ -1,6 +1,5 @@
 """What differs between what should be true on a host and what is. Pure: the heart of every role and of ``--dry``."""
 
-import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -61,7 +60,7 @@ def _directory(wanted: Directory, found: PathState | None, account: bool) -> Ite
 def _file(role: str, wanted: TextFile, found: PathState | None) -> Iterator[Change]:
     if found is None:
         yield Change(role, wanted.path, "missing", "write")
-    elif found.sha256 != hashlib.sha256(wanted.content.encode()).hexdigest():
+    elif found.sha256 != wanted.sha256:
         yield Change(role, wanted.path, "differs", "write")
     elif (found.owner, found.group, found.mode) != ("root", "root", wanted.mode):
         yield Change(role, wanted.path, f"of {found.owner}, mode {found.mode:o}", "set right")
@@ -132,11 +131,8 @@ def _rebuilt(unit: Unit, found: UnitState, seen: Observed) -> bool:
 
 def _suspect(unit: Unit, found: UnitState, seen: Observed) -> bool:
     """Whether the process was started after one of its files was changed behind our back."""
-    for file in unit.files:
-        state = seen.paths.get(file.path)
-        if state and list(_file("service", file, state)) and found.started >= state.mtime:
-            return True
-    return False
+    states = ((file, seen.paths.get(file.path)) for file in unit.files)
+    return any(state and state.sha256 != file.sha256 and found.started >= state.mtime for file, state in states)
 
 
 def _verify(wanted: Desired, seen: Observed, touched: set[str]) -> Iterator[Change]:

@@ -67,9 +67,8 @@ def ensure_file(file: TextFile) -> bool:
     """Make ``file`` be there as wanted, owned by root; True when something had to be done."""
     path = Path(file.path)
     state = look(file.path)
-    wanted = hashlib.sha256(file.content.encode()).hexdigest()
     if state and (state.kind, state.owner, state.group) == ("file", "root", "root") and state.mode == file.mode:
-        if state.sha256 == wanted:
+        if state.sha256 == file.sha256:
             return False
     elif state and state.kind != "file":
         raise HostError(f"{path}: expected a file, found a {state.kind}; move it away, it is not ours.")

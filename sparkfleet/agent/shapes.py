@@ -4,6 +4,7 @@ Both sides use these same dataclasses; ``wire`` turns them into JSON and back. S
 since the epoch, modes are octal numbers as ``chmod`` takes them. ``None`` means that the machine did not say.
 """
 
+import hashlib
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -43,6 +44,11 @@ class TextFile:
     path: str
     content: str
     mode: int = 0o644
+
+    @property
+    def sha256(self) -> str:
+        """The SHA-256 of its bytes."""
+        return hashlib.sha256(self.content.encode()).hexdigest()
 
 
 @dataclass(frozen=True)

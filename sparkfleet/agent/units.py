@@ -97,14 +97,14 @@ def apply(order: ServiceOrder, author: Author) -> None:
 
 
 def _lay_down(unit: Unit) -> float:
-    """Write what differs; the time of the newest file that was replaced, or 0."""
+    """Write what differs; the time of the newest file whose content was another, or 0."""
     replaced = 0.0
     for file in unit.files:
         before = look_at(file.path)
         _refuse_foreign(file)
         if ensure_file(file):
             say(f"file {file.path}")
-            replaced = max(replaced, before.mtime if before else 0.0)
+            replaced = max(replaced, before.mtime if before and before.sha256 != file.sha256 else 0.0)
     return replaced
 
 

@@ -153,8 +153,8 @@ def test_a_release_changed_behind_our_back_is_built_again(served: list[Spark]) -
     # what `pip install --force-reinstall` does to a distribution, as far as anyone can see it later
     spark.sh(f"touch {release}/lib/python3.*/site-packages/certifi-*.dist-info/RECORD")
     dry = deploy("--dry", "--limit", spark.name, json_output=False)
-    assert "was changed after it was sealed; build again" in dry.said
-    assert repaired(spark) == "engine, service, verify"
+    assert "was changed after it was built; build again" in dry.said
+    assert repaired(spark) == "engine, patches, service, verify"
     assert spark.process(UNIT)["InvocationID"] != process["InvocationID"]
 
 

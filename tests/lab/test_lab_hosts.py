@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
 import time
@@ -259,3 +260,32 @@ def _until(reached: Callable[[], bool], seconds: float = 60) -> None:
     while not reached():
         assert time.monotonic() < deadline
         time.sleep(0.002)
+
+
+DEBOOTSTRAP = """#!/bin/sh
+# Stands in for the real one, which takes a minute: does what has to be undone, and goes on for long.
+for target; do case $target in */.building-*) break; esac; done
+mkdir -p "$target/proc" && mount -t proc proc "$target/proc"
+echo "I: Retrieving InRelease"
+echo "$target" > "$STARTED"
+sleep 301
+"""
+
+
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
+def test_an_interrupted_image_build_ends_with_its_maker(lab: Lab, tmp_path: Path, how: signal.Signals) -> None:
+    (program := tmp_path / "bin/debootstrap").parent.mkdir()
+    program.write_text(DEBOOTSTRAP)
+    program.chmod(0o755)
+    started, cache = tmp_path / "started", tmp_path / "cache"
+    env = {**os.environ, "PATH": f"{program.parent}:{os.environ['PATH']}", "STARTED": str(started)}
+    env["SPARKFLEET_CACHE"] = str(cache)
+    up = subprocess.Popen(sparkfleet("up", "1"), env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    _until(lambda: started.exists() and started.read_text().endswith("\n"))
+    up.send_signal(how)
+    _, said = up.communicate(timeout=20)
+    assert up.returncode == (-9 if how == signal.SIGKILL else 130), said
+    _until(lambda: not [p for p in Path("/proc").glob("[0-9]*") if _command(p).startswith("sleep 301")], 10)
+    assert not list((cache / "image").glob("bookworm-*")) + list((cache / "image").glob("noble-*"))
+    assert str(cache) not in Path("/proc/self/mountinfo").read_text()
+    assert "Traceback" not in said

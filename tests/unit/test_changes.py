@@ -49,7 +49,7 @@ def test_everything_differs_on_a_bare_host_in_the_order_of_the_roles(desired: De
     bare = replace(seen, agent="", receipt=None, account=None, paths={}, releases=(), units=(), verified=())
     bare = replace(bare, weights=(replace(seen.weights[0], problem="config.json is missing"),))
     roles = [role for role, _, _ in things(desired, bare)]
-    assert list(dict.fromkeys(roles)) == ["account", "engine", "weights", "service", "verify"]
+    assert list(dict.fromkeys(roles)) == ["account", "engine", "patches", "weights", "service", "verify"]
 
 
 def test_a_stopped_unit_is_started_and_asked_and_nothing_else(desired: Desired) -> None:
@@ -78,7 +78,15 @@ def test_a_process_of_other_settings_is_restarted(desired: Desired) -> None:
 def test_a_release_changed_behind_our_back_is_built_again_and_restarted(desired: Desired) -> None:
     seen = converged(desired)
     seen = replace(seen, releases=(replace(seen.releases[0], sealed=False, problem="torch was changed"),))
-    assert things(desired, seen) == [("engine", f"release {desired.releases[0].name}", "build again"), *RESTART]
+    release = f"release {desired.releases[0].name}"
+    patches = ("patches", release, "apply its patch set and seal it")
+    assert things(desired, seen) == [("engine", release, "build again"), patches, *RESTART]
+
+
+def test_a_release_built_and_not_sealed_is_only_sealed(desired: Desired) -> None:
+    seen = converged(desired)
+    seen = replace(seen, releases=(replace(seen.releases[0], sealed=False),))
+    assert [role for role, _, _ in things(desired, seen)] == ["patches", "service", "verify"]
 
 
 def test_a_process_older_than_its_release_is_restarted(desired: Desired) -> None:
