@@ -59,7 +59,7 @@ def lab() -> Iterator[Lab]:
     if os.geteuid() != 0:
         pytest.fail("the lab boots machines: run these tests as root")
     models.write_all()
-    wheelhouse.ensure()
+    wheelhouse.make()
     lab = Lab(LAB)
     lab.down()
     yield lab
