@@ -12,7 +12,6 @@ help:  ## What there is to make
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1|\2/' | column -t -s '|'
 
 demo: .venv/ready lab-packages  ## Two lab Sparks serve a real (tiny) model; run it again: nothing changes
-	$(AS_ROOT) $(BIN)/sparkfleet lab prepare
 	$(AS_ROOT) $(BIN)/sparkfleet lab up 2
 	$(AS_ROOT) env PATH="$$PATH" $(BIN)/pyinfra -y inventory/lab.py deploy.py
 	$(AS_ROOT) env PATH="$$PATH" $(BIN)/pyinfra -y inventory/lab.py tasks/verify.py

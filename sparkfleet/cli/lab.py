@@ -11,20 +11,23 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from lab import scenarios
+from lab import scenarios, supplies
 from lab.hosts import DEFAULT, Lab
 from lab.state import Host
 from sparkfleet.errors import UserError
 
 
 class _Group(click.Group):
-    """Says a user's error in its own words, without a traceback."""
+    """Says a user's error, or that it was interrupted, in its own words, without a traceback."""
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
             return super().invoke(ctx)
         except UserError as error:
             raise click.ClickException(str(error)) from error
+        except KeyboardInterrupt:
+            click.echo("Interrupted. `sparkfleet lab up` goes on from here, `sparkfleet lab down` clears up.", err=True)
+            ctx.exit(130)  # as a shell counts it
 
 
 @click.group(cls=_Group)
@@ -57,7 +60,11 @@ def command(ctx: click.Context, name: str) -> None:
 )
 @click.pass_obj
 def up(lab: Lab, count: int, chosen: tuple[str, ...]) -> None:
-    """Have COUNT Sparks (2) up and ready. The first time, builds their image: about a minute."""
+    """Have COUNT Sparks (2) up and ready, and what to serve on them.
+
+    The first time, downloads their engine and builds their image: minutes.
+    """
+    supplies.make(lab.report)
     lab.up(count, chosen)
     click.echo("Ready. Next: pyinfra inventory/lab.py deploy.py    In the end: sparkfleet lab down")
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from lab import models, wheelhouse
+from lab import supplies
 from lab.hosts import Lab
 from lab.state import Host
 
@@ -58,8 +58,7 @@ def lab() -> Iterator[Lab]:
     """The test lab, empty; everything the hosts are given is made first, and taken down at the end."""
     if os.geteuid() != 0:
         pytest.fail("the lab boots machines: run these tests as root")
-    models.write_all()
-    wheelhouse.make()
+    supplies.make(print)
     lab = Lab(LAB)
     lab.down()
     yield lab
