@@ -32,6 +32,8 @@ COMPLETE = "requirements.lock"
 """Name of the complete lock: written last, so a directory that has it has everything."""
 ROOM = 1.0e9
 """Bytes that must be free: wheels with a CPU build of torch take half of it, pip's copies while it works the rest."""
+ROOM_FOR_CUDA = 5.0e9
+"""The same once torch turned out to be a CUDA build, whose libraries come as wheels of 3 GB."""
 BATCH = 8
 """Wheels a run of pip: as many as its own start-up is worth, as few as one would lose by stopping it."""
 
@@ -63,12 +65,15 @@ def make(dest: Path | None = None, python: str = "3.11", progress: Progress = pr
     pins = lock.pins_for(python, platform.machine())
     if found := look(dest, pins):
         return found
-    part = make_dir(dest.with_name(dest.name + ".part"))
-    with _alone(part):
-        _check_room(part)
-        _reuse(dest, part)
-        fetched = _Gathering(part, pins, python, progress).run()
-        _swap(part, dest)
+    try:
+        part = make_dir(dest.with_name(dest.name + ".part"))
+        with _alone(part):
+            _check_room(part, ROOM)
+            _reuse(dest, part)
+            fetched = _Gathering(part, pins, python, progress).run()
+            _swap(part, dest)
+    except OSError as error:
+        raise UserError(f"{error.filename or dest}: {error.strerror}. What was fetched so far is kept.") from None
     made = look(dest, pins)
     assert made, f"{dest} was just made"
     return replace(made, fetched=fetched)
@@ -127,6 +132,8 @@ class _Gathering:
 
     def run(self) -> int:
         """Fill, write the complete lock last; how many wheels were fetched."""
+        for stopped in self.part.glob("incoming-*"):
+            shutil.rmtree(stopped)
         (uv,) = lock.read(UV_LOCK)
         write_stub(self.part)
         wanted = [pin for pin in (*self.pins, uv) if not self._is_there(pin)]
@@ -151,7 +158,6 @@ class _Gathering:
 
     def _fetch(self, pip: Pip, number: int, batch: Sequence[Pin]) -> Path:
         incoming = self.part / f"incoming-{number}"
-        shutil.rmtree(incoming, ignore_errors=True)
         pip.download(batch, incoming, hashed=all(pin.hashes for pin in batch))
         return incoming
 
@@ -178,8 +184,8 @@ class _Gathering:
         if not more:
             return []
         self.progress(f"wheelhouse: it needs {len(more)} more distributions, about 3 GB with a CUDA build")
+        _check_room(self.part, ROOM_FOR_CUDA)
         incoming = self.part / "incoming-torch"
-        shutil.rmtree(incoming, ignore_errors=True)
         held = [replace(pin, marker="") for pin in self.pins if pin.hashes]
         pip.download_closure(map(str, more), held, incoming)
         return [_pin_of(wheel) for wheel in self._keep(incoming) if normal(wheel.name.split("-")[0]) not in known]
@@ -228,11 +234,11 @@ def _same_release(there: Pin, wanted: Pin) -> bool:
     return there.version.split("+")[0] == wanted.version.split("+")[0]
 
 
-def _check_room(part: Path) -> None:
+def _check_room(part: Path, need: float) -> None:
     free = shutil.disk_usage(part).free
-    if free < ROOM:
+    if free < need:
         raise UserError(
-            f"{part}: the wheelhouse takes {ROOM / 1e9:.0f} GB, {free / 1e9:.1f} GB are free there. Free some, "
+            f"{part}: the wheelhouse takes {need / 1e9:.0f} GB, {free / 1e9:.1f} GB are free there. Free some, "
             f"or set SPARKFLEET_CACHE to a directory on another disk."
         )
 
@@ -260,10 +266,11 @@ def _swap(part: Path, dest: Path) -> None:
 def _alone(part: Path) -> Iterator[None]:
     handle = os.open(part, os.O_RDONLY)
     try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise UserError(f"{part}: another run is filling it. Wait for it to end.") from None
         yield
-    except BlockingIOError:
-        raise UserError(f"{part}: another run is filling it. Wait for it to end.") from None
     finally:
         os.close(handle)
 
