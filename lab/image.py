@@ -40,6 +40,7 @@ PACKAGES = (
 #: path -> content
 FILES = {
     "etc/apt/sources.list": "",  # a lab host is offline, and must not name this machine's mirror
+    "etc/default/locale": "LANG=C.UTF-8\n",
     "etc/environment": 'PATH="/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"\n',
     "etc/fstab": "",
     "etc/resolv.conf": "",
@@ -200,3 +201,5 @@ def _configure(root: Path) -> None:
     for waste in ("var/cache/apt/archives", "var/lib/apt/lists"):
         shutil.rmtree(root / waste)
         (root / waste / "partial").mkdir(parents=True)
+    for updated in ("etc/.updated", "var/.updated"):  # else a first boot does what an update of /usr calls for
+        (root / updated).touch()
