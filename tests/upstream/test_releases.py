@@ -15,7 +15,7 @@ from sparkfleet.agent.patching.records import installed
 from sparkfleet.catalog.patches import load_patches
 from sparkfleet.patchset import compile_set, for_directory
 
-from .wheels import cache, copy, lay, sources
+from .wheels import cache, copy, lay, lay_files, sources
 
 pytestmark = pytest.mark.upstream
 
@@ -113,7 +113,7 @@ def test_all_edits_there_and_back(empty: Path, distribution: str, version: str) 
 
 @pytest.mark.parametrize("entry", json.loads((Path(__file__).parent / "patched.json").read_text()), ids=str)
 def test_patched_files_are_the_known_ones(empty: Path, entry: dict[str, str]) -> None:
-    site = lay(empty, [(entry["distribution"], entry["version"])])
+    site = lay_files(empty, entry["distribution"], entry["version"], [entry["path"]])
     assert digest(site / entry["path"]) == entry["pristine"]
     assert apply(site, compiled(site, entry["patch"])).changed == (entry["path"],)
     assert digest(site / entry["path"]) == entry["patched"]

@@ -82,6 +82,18 @@ def lay(site: Path, releases: Iterable[tuple[str, str]]) -> Path:
     return site
 
 
+def lay_files(site: Path, distribution: str, version: str, paths: Iterable[str]) -> Path:
+    """Lay only these files of a release down, where it has them, and its records: enough for a patch, and quick."""
+    source = sources(distribution, version)
+    for info in source.glob("*.dist-info"):
+        copy(info, site / info.name)
+    for path in paths:
+        if (source / path).exists():
+            (site / path).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(source / path, site / path)
+    return site
+
+
 def copy(source: Path, target: Path) -> Path:
     """A copy of a cached tree for a test, hard-linked like uv's: what writes in place would spoil the cache."""
 

@@ -43,7 +43,7 @@ def read(site: Path, path: str) -> bytes | None:
     """
     place = site / path
     try:
-        inside = os.path.realpath(place.parent)
+        inside = os.path.realpath(place.parent) if _linked(site, path) else str(site)
         if os.path.commonpath((inside, site)) != str(site):
             raise HostError(
                 f"{place}: its directory is a link to {inside}, outside {site}. Patch it there, or install a copy."
@@ -53,6 +53,12 @@ def read(site: Path, path: str) -> bytes | None:
         return None
     except OSError as error:
         raise HostError(f"{place}: cannot be read: {error.strerror or error}.") from None
+
+
+def _linked(site: Path, path: str) -> bool:
+    """Whether a directory between ``site`` and the file is a link."""
+    parts = path.split("/")[:-1]
+    return any(os.path.islink(f"{site}/{'/'.join(parts[:depth])}") for depth in range(1, len(parts) + 1))
 
 
 def recognise(

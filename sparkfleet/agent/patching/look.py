@@ -78,7 +78,7 @@ def _verdict(patch: Patch, target: Target, file: File) -> Verdict:
     if not target.edits:
         return Verdict("not-applicable", patch.reason)
     try:
-        edits.forward(file.original, target.edits)
+        edits.check(file.original, target.edits)
     except edits.EditError as error:
         return Verdict("conflict", f"this release has another shape than any that the patch knows: {error}")
     if file.earlier:

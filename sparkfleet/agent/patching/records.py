@@ -14,6 +14,10 @@ from ..names import normal
 #: Hashes that a RECORD may use (the standard forbids md5 and sha1).
 ALGORITHMS = ("sha256", "sha384", "sha512")
 
+_HEAD = 4096
+
+_BREAK = re.compile(r"\r\n|\r|\n")
+
 
 @dataclass(frozen=True)
 class Digest:
@@ -31,22 +35,28 @@ class Distribution:
     name: str
     version: str
     directory: Path
-    _record: str | None = field(default=None, repr=False)
+    _record: bytes | None = field(default=None, repr=False)
+    _found: dict[str, str | None] = field(default_factory=dict, repr=False)
 
     def lists(self, path: str) -> bool:
         """Whether the RECORD names ``path``."""
-        return _line(self._text(), path) is not None
+        return self._entry(path) is not None
 
     def digest(self, path: str) -> Digest | None:
         """The hash that the RECORD gives for ``path``; None when it gives none that can be used."""
-        line = _line(self._text(), path)
-        return parse_record(line).get(path) if line is not None else None
+        entry = self._entry(path)
+        return parse_record(entry).get(path) if entry is not None else None
 
     def digests(self) -> dict[str, Digest | None]:
         """Every path of the RECORD."""
-        return parse_record(self._text())
+        return parse_record(_text(self._bytes()))
 
-    def _text(self) -> str:
+    def _entry(self, path: str) -> str | None:
+        if path not in self._found:
+            self._found[path] = _line(self._bytes(), path)
+        return self._found[path]
+
+    def _bytes(self) -> bytes:
         if self._record is None:
             self._record = _read(self.directory / "RECORD")
         return self._record
@@ -70,7 +80,10 @@ def installed(site: Path, names: frozenset[str]) -> dict[str, tuple[Distribution
 
 
 def _distribution(directory: Path) -> Distribution:
-    metadata = parse_metadata(_read(directory / "METADATA"))
+    # Name and Version come first; what follows is a description of a hundred kilobytes.
+    metadata = parse_metadata(_text(_read(directory / "METADATA", _HEAD)))
+    if not metadata.get("name") or not metadata.get("version"):
+        metadata = parse_metadata(_text(_read(directory / "METADATA")))
     if not metadata.get("name") or not metadata.get("version"):
         raise HostError(f"{directory}/METADATA: has no Name or no Version. Reinstall the distribution.")
     return Distribution(normal(metadata["name"]), metadata["version"], directory)
@@ -79,7 +92,7 @@ def _distribution(directory: Path) -> Distribution:
 def parse_metadata(text: str) -> dict[str, str]:
     """The headers of a METADATA file, lower-cased names, first of each; continuation lines are not joined."""
     headers: dict[str, str] = {}
-    for line in re.split(r"\r\n|\r|\n", text):
+    for line in _BREAK.split(text.partition("\n\n")[0]):
         if not line:
             break  # the description follows, and may contain anything
         name, colon, value = line.partition(":")
@@ -90,7 +103,7 @@ def parse_metadata(text: str) -> dict[str, str]:
 
 def parse_record(text: str) -> dict[str, Digest | None]:
     """Paths and hashes of a RECORD; a line without a hash that can be used has None, a broken line is left out."""
-    lines = re.split(r"\r\n|\r|\n", text)
+    lines = _BREAK.split(text)
     rows = csv.reader(line for line in lines if line and "\0" not in line)
     result: dict[str, Digest | None] = {}
     while True:
@@ -116,22 +129,25 @@ def _digest(row: list[str]) -> Digest | None:
     return Digest(algorithm, value, int(size) if size.isascii() and size.isdigit() else None)
 
 
-def _line(record: str, path: str) -> str | None:
+def _line(record: bytes, path: str) -> str | None:
     # A RECORD has up to ten thousand lines and a patch asks for one: searching beats parsing by far. The catalog
     # allows only paths that need no quoting, so a line of ours begins with the path itself.
-    if record.startswith(f"{path},"):
-        start = 0
-    else:
-        start = record.find(f"\n{path},") + 1
-        if start == 0:
-            return None
-    end = record.find("\n", start)
-    return record[start : end if end >= 0 else None].rstrip("\r")
+    start = f"{path},".encode()
+    at = 0 if record.startswith(start) else record.find(b"\n" + start) + 1
+    if not record.startswith(start, at):
+        return None
+    end = record.find(b"\n", at)
+    return _text(record[at : end if end >= 0 else None]).rstrip("\r")
 
 
-def _read(path: Path) -> str:
+def _text(data: bytes) -> str:
+    return data.decode("utf-8", errors="surrogateescape")
+
+
+def _read(path: Path, most: int = -1) -> bytes:
     try:
-        return path.read_bytes().decode("utf-8", errors="surrogateescape")
+        with path.open("rb", buffering=0) as file:
+            return file.read(most)
     except OSError as error:
         raise HostError(
             f"{path}: cannot be read: {error.strerror or error}. Without it nothing can be said about this "

@@ -268,7 +268,7 @@ def test_probe_sees_the_patched_file_and_its_environment(site: Path) -> None:
     probed = patch_set(patch("P1", *ARCH.targets, probe=probe), SLOW, LAYERS)
     python = Path(sys.executable)
     (result,) = status(site, probed, python=python, probe=True).probes
-    assert (result.outcome, result.detail) == ("failed", "AssertionError: ")
+    assert (result.outcome, result.detail) == ("failed", "AssertionError:")
     before = tree(site)
     report = apply(site, probed, python=python)
     assert report.converged and report.probes[0].outcome == "passed"

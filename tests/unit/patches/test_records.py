@@ -38,7 +38,7 @@ def test_what_an_installer_writes_is_what_is_read(files: dict[str, bytes], end: 
         writer.writerow([path, f"sha256={digest}", len(data)])
     expected = {path: Digest("sha256", hashlib.sha256(data).digest(), len(data)) for path, data in files.items()}
     assert parse_record(text.getvalue()) == expected
-    one = Distribution("d", "1", Path("/nonexistent"), text.getvalue())
+    one = Distribution("d", "1", Path("/nonexistent"), text.getvalue().encode())
     for path in files:
         assert one.lists(path) and one.digest(path) == expected[path]
     assert not one.lists("not/there.py") and one.digest("not/there.py") is None
@@ -48,9 +48,9 @@ def test_a_path_is_found_whole_and_nowhere_else() -> None:
     record = (
         "xa/b.py,sha256=AAAA,1\na/b.py.bak,sha256=AAAA,1\na/b.py,sha256=47DEQpj8HBSa-_TImW-5JCeuQeRkm5NMpJWZG3hSuFU,0"
     )
-    digest = Distribution("d", "1", Path("/"), record).digest("a/b.py")
+    digest = Distribution("d", "1", Path("/"), record.encode()).digest("a/b.py")
     assert digest == Digest("sha256", hashlib.sha256(b"").digest(), 0)
-    assert not Distribution("d", "1", Path("/"), record).lists("b.py")
+    assert not Distribution("d", "1", Path("/"), record.encode()).lists("b.py")
 
 
 @pytest.mark.parametrize("hash_", ["", "md5=abc", "sha1=abc", "sha256", "sha256=", "sha256=é", "sha256=A"])
