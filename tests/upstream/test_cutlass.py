@@ -9,8 +9,10 @@ import pytest
 
 from sparkfleet.agent.errors import HostError
 from sparkfleet.agent.patching import apply, revert, status
+from sparkfleet.patchset import for_directory
 
 from .test_releases import compiled
+from .verdicts import CUTLASS, OF_CUTLASS
 from .wheels import cache, copy, cutlass, pip, site_packages, sources
 
 pytestmark = pytest.mark.upstream
@@ -22,6 +24,11 @@ BASE, CU13 = "nvidia-cutlass-dsl-libs-base", "nvidia-cutlass-dsl-libs-cu13"
 def place() -> Iterator[Path]:
     with tempfile.TemporaryDirectory(dir=cache(), prefix="test-") as directory:
         yield Path(directory).resolve() / "venv"
+
+
+def of_release(site: Path) -> tuple[str, ...]:
+    rows = {row.patch: row.state for row in status(site, for_directory(site)).rows}
+    return tuple(rows[one] for one in OF_CUTLASS)
 
 
 def states(site: Path) -> tuple[str, str]:
@@ -38,6 +45,7 @@ def probed(site: Path) -> str:
 
 def test_cu13_over_base(place: Path) -> None:
     site = site_packages(copy(cutlass("4.4.2"), place))
+    assert of_release(site) == CUTLASS["4.4.2"]
     assert states(site) == ("applied", "pristine") and probed(site) == "failed"
     report = apply(site, compiled(site, "P8", "P9"))
     assert report.converged and [probe.outcome for probe in report.probes] == ["passed"]
@@ -75,6 +83,7 @@ def test_cu13_taken_away(place: Path) -> None:
 
 def test_452_needs_no_patch(place: Path) -> None:
     site = site_packages(copy(cutlass("4.5.2"), place))
+    assert of_release(site) == CUTLASS["4.5.2"]
     assert states(site) == ("applied", "upstreamed") and probed(site) == "passed"
     assert apply(site, compiled(site, "P8", "P9")).changed == ()
 
@@ -82,6 +91,7 @@ def test_452_needs_no_patch(place: Path) -> None:
 def test_480_shares_no_path(place: Path) -> None:
     for name in ("base", "core", "cu13"):
         copy(sources(f"nvidia-cutlass-dsl-libs-{name}", "4.8.0"), place)
+    assert of_release(place) == CUTLASS["4.8.0"]
     assert states(place) == ("upstreamed", "upstreamed")
     shutil.rmtree(place / "nvidia_cutlass_dsl_libs_core-4.8.0.dist-info")
     assert states(place)[1] == "not-applicable"

@@ -11,7 +11,8 @@ import pytest
 from sparkfleet.agent.patching import apply, probe_helpers, status
 from sparkfleet.agent.patching.probe_helpers import Anything, Platform, function, owner
 
-from .test_releases import EDITED, PATCHES, P, U, compiled, empty
+from .test_releases import EDITED, PATCHES, compiled, empty
+from .verdicts import P, U
 from .wheels import lay_files
 
 __all__ = ["empty"]

@@ -15,6 +15,7 @@ from sparkfleet.agent.patching.records import installed
 from sparkfleet.catalog.patches import load_patches
 from sparkfleet.patchset import compile_set, for_directory
 
+from .verdicts import FLASHINFER, OF_FLASHINFER, OF_VLLM, VLLM, P, U, X
 from .wheels import cache, copy, lay, lay_files, sources
 
 pytestmark = pytest.mark.upstream
@@ -22,30 +23,6 @@ pytestmark = pytest.mark.upstream
 PATCHES = load_patches()
 EVERYTHING = tuple(patch.id for patch in PATCHES)
 EDITED = tuple(patch.id for patch in PATCHES if any(target.edits for target in patch.targets))
-
-P, N, U, X = "pristine", "not-needed", "upstreamed", "not-applicable"
-
-#: release -> states of its patches with nothing asked for beyond what is required
-VLLM = {
-    #          P1 P2 P3 P4a P4b P5 P6 P7 P11 P12
-    "0.17.1": (N, P, N, P, P, X, X, P, X, N),
-    "0.19.1": (N, P, N, P, P, X, X, P, X, N),
-    "0.20.1": (N, P, N, P, P, X, X, P, X, N),
-    "0.22.1": (U, P, N, P, P, X, X, P, U, U),
-    "0.23.0": (U, P, N, P, P, X, X, U, U, U),
-    "0.33.0": (U, P, N, P, P, X, X, U, U, U),
-}
-OF_VLLM = ("P1", "P2", "P3", "P4a", "P4b", "P5", "P6", "P7", "P11", "P12")
-
-FLASHINFER = {
-    #               P10 P13
-    "0.6.8.post1": (X, X),
-    "0.6.9": (N, N),
-    "0.6.11.post2": (N, N),
-    "0.6.12": (U, N),
-    "0.7.2.post1": (U, N),
-}
-OF_FLASHINFER = ("P10", "P13")
 
 #: releases that no other test names: a patch is right there too, or says that it does not know them
 BETWEEN = ("0.18.1", "0.20.2", "0.21.0", "0.24.0", "0.28.0")
