@@ -64,8 +64,8 @@ def up(lab: Lab, count: int, chosen: tuple[str, ...]) -> None:
 
     The first time, downloads their engine and builds their image: minutes.
     """
-    supplies.make(lab.report)
     lab.up(count, chosen)
+    supplies.make(lab.report)  # last: what is wrong with this machine is said before anything is downloaded
     click.echo("Ready. Next: pyinfra inventory/lab.py deploy.py    In the end: sparkfleet lab down")
 
 
