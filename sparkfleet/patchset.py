@@ -16,10 +16,10 @@ _PIN = re.compile(r"^([A-Za-z0-9][A-Za-z0-9._-]*)==([^\s;\\]+)", re.MULTILINE)
 
 
 def for_engine(name: str, site: Path | None = None, patches: Sequence[Patch] | None = None) -> shapes.PatchSet:
-    """The patch set of an engine: the patches that its file names, for the versions that its lock pins.
+    """The patch set of an engine, for the versions that its lock pins.
 
     An engine that is only a name, like ``vllm-0.20.1``, pins vLLM; the rest is then what ``site`` has. Raises UserError
-    when the engine or one of its patches does not exist, or when its file leaves out a required one.
+    when the engine or one of its patches does not exist.
     """
     patches = patches or load_patches()
     if not (engines.ENGINES / f"{name}.yaml").is_file():
@@ -32,20 +32,16 @@ def for_engine(name: str, site: Path | None = None, patches: Sequence[Patch] | N
 
 
 def for_lock(engine: engines.Engine, lock: str, patches: Sequence[Patch] | None = None) -> shapes.PatchSet:
-    """The patch set of an engine for the versions that ``lock`` pins; empty for an engine without patches.
+    """What is required for the versions that ``lock`` pins, and what the engine's file adds; empty without a GPU.
 
-    Raises UserError when one of its patches does not exist, or when its file leaves out a required one.
+    Required patches need not be listed, because which they are follows from the lock. Raises UserError when a patch
+    that the file names does not exist.
     """
     if not engine.patches and not engine.gpu:
         return shapes.PatchSet(shapes.SCHEMA, engine.name, {}, ())
     patches = patches or load_patches()
     versions = pinned(lock)
-    if left_out := [one for one in required(patches, versions) if one not in engine.patches]:
-        raise UserError(
-            f"{engines.ENGINES / engine.name}.yaml: patches: {', '.join(left_out)} is required for the versions of its "
-            f"lock and not listed; add it, or say in the patch why these versions do not need it."
-        )
-    return compile_set(patches, versions, engine.patches, engine.name)
+    return compile_set(patches, versions, (*required(patches, versions), *engine.patches), engine.name)
 
 
 def _for_name(name: str, site: Path | None, patches: Sequence[Patch]) -> shapes.PatchSet:

@@ -139,6 +139,8 @@ class Report:
 
     @property
     def converged(self) -> bool:
-        """Every wanted patch is settled, no other is applied, nothing was interrupted and no probe failed."""
-        as_wanted = all(row.state in SETTLED if row.wanted else row.state != "applied" for row in self.rows)
+        """Every wanted patch is settled, no other has edited a file, nothing was interrupted and no probe failed."""
+        as_wanted = all(
+            row.state in SETTLED if row.wanted else row.state != "applied" or not row.target for row in self.rows
+        )
         return as_wanted and not self.interrupted and all(probe.outcome != "failed" for probe in self.probes)

@@ -10,10 +10,11 @@ from hypothesis import strategies as st
 
 from sparkfleet.agent import wire
 from sparkfleet.agent.patching import PatchSet
+from sparkfleet.catalog.engines import Engine
 from sparkfleet.catalog.patches import Patch, covers, load_patches
 from sparkfleet.catalog.yaml import CATALOG
 from sparkfleet.errors import UserError
-from sparkfleet.patchset import compile_set, pinned, required
+from sparkfleet.patchset import compile_set, for_lock, pinned, required
 
 ALL = load_patches()
 SAMPLE = (CATALOG / "patches/P4a-cutlass-fp4-linear.yaml").read_text()
@@ -160,3 +161,12 @@ def test_any_text_is_explained(tmp_path: Path, text: str) -> None:
     (tmp_path / "P4a-x.yaml").write_bytes(text.encode("utf-8", errors="surrogatepass"))
     with pytest.raises(UserError, match=r"P4a-x\.yaml"):
         load_patches(tmp_path)
+
+
+def test_an_engine_gets_what_is_required_and_what_it_adds() -> None:
+    gpu = Engine(name="e", title="e", python=("3.12",), unpacked=1.0, gpu=True, patches=("P2",))
+    lock = "vllm==0.20.1 --hash=sha256:00\nnvidia-cutlass-dsl-libs-base==4.4.2 --hash=sha256:00\n"
+    assert {patch.id for patch in for_lock(gpu, lock).patches if patch.wanted} == {"P2", "P5", "P6", "P7", "P8", "P9"}
+    assert for_lock(gpu.model_copy(update={"gpu": False, "patches": ()}), lock).patches == ()
+    with pytest.raises(UserError, match="unknown patch P99"):
+        for_lock(gpu.model_copy(update={"patches": ("P99",)}), lock)

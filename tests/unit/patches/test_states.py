@@ -1,5 +1,6 @@
 """The state of a patch: from versions, records, signs and edits, each case that there is."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -111,6 +112,14 @@ def test_winner_last(tmp_path: Path) -> None:
     assert [row.state for row in status(tmp_path, BOTH).rows] == ["applied", "applied"]
     revert(tmp_path, BOTH)
     assert (tmp_path / SHARED).read_text() == CU13[SHARED]
+
+
+def test_the_right_order_is_no_change_of_ours(tmp_path: Path) -> None:
+    """Winner last where nobody asked: nothing of ours is on the files, so there is nothing to take back."""
+    install(tmp_path, "base", "1.0", BASE)
+    install(tmp_path, "cu13", "1.0", CU13)
+    unasked = patch_set(replace(precedence("cu13", "base"), wanted=False), base="1.0", cu13="1.0")
+    assert status(tmp_path, unasked).rows[0].state == "applied" and status(tmp_path, unasked).converged
 
 
 def test_loser_last_cannot_be_cured_by_editing(tmp_path: Path) -> None:
