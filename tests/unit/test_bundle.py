@@ -1,0 +1,64 @@
+"""The agent travels as one file, runs from memory, and needs nothing of the control machine's packages."""
+
+import ast
+import json
+import subprocess
+import sys
+import zipfile
+from io import BytesIO
+from pathlib import Path
+
+import pytest
+
+from sparkfleet import bundle
+
+AGENT = Path(bundle.__file__).parent / "agent"
+
+
+def test_the_same_sources_give_the_same_bytes() -> None:
+    fresh = subprocess.run(
+        [sys.executable, "-c", "from sparkfleet.bundle import agent_hash; print(agent_hash())"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert fresh.stdout.strip() == bundle.agent_hash()
+
+
+def test_only_the_agent_is_in_it() -> None:
+    names = zipfile.ZipFile(BytesIO(bundle.agent())).namelist()
+    assert all(
+        name.startswith("sparkfleet/agent/") or name in ("__main__.py", "sparkfleet/__init__.py") for name in names
+    )
+
+
+@pytest.mark.parametrize("path", sorted(AGENT.rglob("*.py")), ids=lambda path: path.name)
+def test_it_imports_the_standard_library_and_itself(path: Path) -> None:
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"), feature_version=(3, 10))):
+        if isinstance(node, ast.Import):
+            assert all(alias.name.split(".")[0] in sys.stdlib_module_names for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.level == 0:
+            assert (node.module or "").split(".")[0] in sys.stdlib_module_names
+
+
+def test_it_runs_from_memory_with_its_order_on_standard_input(tmp_path: Path) -> None:
+    command, code = bundle.carried_agent("observe")
+    done = subprocess.run(
+        ["sh", "-c", command],
+        input=f"{code}\n{json.dumps({'no': 'question'})}\n",
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+    )
+    assert done.returncode == 1
+    assert "order not understood" in done.stderr and "Traceback" not in done.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_host_says_what_it_lacks() -> None:
+    done = subprocess.run(["sh", "-c", bundle.installed_agent("observe")], capture_output=True, text=True, input="")
+    assert done.stdout.strip() == bundle.OTHER_AGENT
+    none = subprocess.run(
+        ["/bin/sh", "-c", bundle.installed_agent("observe")], capture_output=True, text=True, env={"PATH": "/none"}
+    )
+    assert none.stdout.strip() == bundle.NO_PYTHON
