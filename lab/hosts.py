@@ -39,6 +39,7 @@ class Lab:
         self.name = name
         self.directory = state.lab_dir(name)
         self.report = report
+        self._joining = threading.Lock()  # hosts come up in parallel and share one known_hosts file
 
     def up(self, count: int, scenario_names: Sequence[str] = (), options: Options | None = None) -> list[Host]:
         """Have ``count`` hosts running and ready, ``spark-01`` and on; the i-th plays the i-th scenario, or ``good``.
@@ -148,13 +149,13 @@ class Lab:
 
     def _places(self) -> list[Place]:
         """Hosts that left anything, in ``/run`` or in the cache."""
-        left = {p.name.partition(".")[0]: Place(self.name, p.name) for p in disk.leftovers(self.name) if p.is_dir()}
-        return [p for _, p in sorted({**left, **{p.name: p for p in state.places(self.name)}}.items())]
+        forgotten = [Place(self.name, path.name) for path in disk.leftovers(self.name) if path.is_dir()]
+        return sorted([*state.places(self.name), *forgotten], key=lambda place: place.name)
 
     def _clear_rubble(self) -> None:
         for place in self._places():
             record = state.load(place)
-            if record is None or not record.made or not place.root.is_mount():
+            if record is None or not record.made or not place.root.is_mount():  # nothing to boot from
                 self.report(f"{place.name}: clearing what an earlier, interrupted run left")
                 self._destroy(place)
 
@@ -192,12 +193,10 @@ class Lab:
         network.connect(host)
         disk.make(host, base, host_key, access.key(self.name).with_suffix(".pub").read_text())
         host_key.unlink()  # the host has it now
-        with self._known_hosts:
+        with self._joining:
             host = state.save(host.model_copy(update={"made": True}))
             access.write_known_hosts(self.name)
         return host
-
-    _known_hosts = threading.Lock()
 
     def _wait(self, host: Host, cancelled: Callable[[], bool] = lambda: False) -> None:
         if warning := machine.wait_until_ready(host, cancelled):
