@@ -121,6 +121,8 @@ def _print(report: Report) -> None:
     console.print(table)
     for probe in report.probes:
         console.print(f"probe of {probe.patch}: {probe.outcome} {probe.detail}", markup=False)
+    if any(probe.outcome == "failed" for probe in report.probes) and not report.changed:
+        console.print("A patch does not do what it should (see its probe). Nothing was changed.", markup=False)
     for path in report.changed:
         console.print(f"written: {path}", markup=False)
     if report.interrupted:

@@ -11,7 +11,7 @@ import pytest
 from sparkfleet.agent.patching import apply, probe_helpers, status
 from sparkfleet.agent.patching.probe_helpers import Anything, Platform, function, owner
 
-from .test_releases import EDITED, PATCHES, compiled, empty
+from .test_releases import EDITED, PATHS, compiled, empty
 from .verdicts import P, U
 from .wheels import lay_files
 
@@ -20,7 +20,6 @@ __all__ = ["empty"]
 pytestmark = pytest.mark.upstream
 
 VLLM = ("0.17.1", "0.19.1", "0.20.1", "0.22.1", "0.23.0", "0.33.0")
-PATHS = sorted({target.path for patch in PATCHES for target in patch.targets})
 CAPABILITIES = ((9, 0), (10, 0), (12, 0), (12, 1))
 LAYERS = "vllm/model_executor/layers"
 

@@ -24,6 +24,8 @@ PATCHES = load_patches()
 EVERYTHING = tuple(patch.id for patch in PATCHES)
 EDITED = tuple(patch.id for patch in PATCHES if any(target.edits for target in patch.targets))
 
+PATHS = sorted({target.path for patch in PATCHES for target in patch.targets})
+
 #: releases that no other test names: a patch is right there too, or says that it does not know them
 BETWEEN = ("0.18.1", "0.20.2", "0.21.0", "0.24.0", "0.28.0")
 
@@ -88,9 +90,13 @@ def test_all_edits_there_and_back(empty: Path, distribution: str, version: str) 
     assert digests(sources(distribution, version)) == cached  # the other links of the same files
 
 
-@pytest.mark.parametrize("entry", json.loads((Path(__file__).parent / "patched.json").read_text()), ids=str)
+@pytest.mark.parametrize(
+    "entry",
+    json.loads((Path(__file__).parent / "patched.json").read_text()),
+    ids=lambda entry: f"{entry['patch']}-{entry['distribution']}-{entry['version']}",
+)
 def test_patched_files_are_the_known_ones(empty: Path, entry: dict[str, str]) -> None:
-    site = lay_files(empty, entry["distribution"], entry["version"], [entry["path"]])
+    site = lay_files(empty, entry["distribution"], entry["version"], PATHS)
     assert digest(site / entry["path"]) == entry["pristine"]
     assert apply(site, compiled(site, entry["patch"])).changed == (entry["path"],)
     assert digest(site / entry["path"]) == entry["patched"]

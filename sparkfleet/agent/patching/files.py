@@ -2,6 +2,7 @@
 
 import hashlib
 import os
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -119,7 +120,9 @@ def dress(original: bytes, aims: Sequence[Aim]) -> bytes:
     if strip(data, aims) != (original, frozenset(patch.id for patch, _ in aims)):
         raise HostError(f"{aims[0][1].path}: the patches {names} are in each other's way and cannot be told apart.")
     try:
-        compile(data, aims[0][1].path, "exec", dont_inherit=True)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # what upstream's own text deserves is not ours to say
+            compile(data, aims[0][1].path, "exec", dont_inherit=True)
     except (SyntaxError, ValueError) as error:
         raise HostError(
             f"{aims[0][1].path}: with {names} it is no longer Python ({error}). Nothing was changed."
