@@ -87,7 +87,7 @@ class Spark:
         return int(self.sh("journalctl --output=cat --no-pager | grep -c '^Starting session:' || true"))
 
     def files(self) -> str:
-        """Every file of the host's disk: owner, mode, size, inode, time. What a machine writes by itself is left out."""
+        """Every file of the host's disk: owner, mode, size, inode, time; but what a machine writes by itself."""
         busy = (
             "-path /var/log/journal -o -path /var/log/wtmp -o -path /var/log/lastlog -o -path /var/lib/systemd/timers"
         )

@@ -84,6 +84,12 @@ def test_an_agent_out_of_date_costs_one_login_more(served: list[Spark]) -> None:
     assert spark.process(UNIT) == process
 
 
+def test_the_unit_is_valid_and_tight(served: list[Spark]) -> None:
+    assert served[0].sh(f"systemd-analyze verify --man=no {UNIT_FILE} 2>&1") == ""
+    verdict = served[0].sh(f"systemd-analyze security --no-pager {UNIT} | tail -1")
+    assert float(verdict.split(":")[1].split()[0]) <= 2.0, verdict
+
+
 def repaired(spark: Spark) -> str:
     """Run again; the roles that did something, and that the host is whole afterwards."""
     run = deploy("--limit", spark.name)
