@@ -86,12 +86,11 @@ class Spark:
         """SSH sessions that sshd has started so far, counted on the host's side."""
         return int(self.sh("journalctl --output=cat --no-pager | grep -c '^Starting session:' || true"))
 
-    def files(self) -> str:
+    def files(self) -> set[str]:
         """Every file of the host's disk: owner, mode, size, inode, time; but what a machine writes by itself."""
-        busy = (
-            "-path /var/log/journal -o -path /var/log/wtmp -o -path /var/log/lastlog -o -path /var/lib/systemd/timers"
-        )
-        return self.sh(f"find / -xdev \\( {busy} \\) -prune -o -printf '%p %U:%G %m %s %i %T@\\n' | sort")
+        busy = ("/run", "/var/log/journal", "/var/log/wtmp", "/var/log/lastlog", "/var/lib/systemd/timers")
+        skip = " -o ".join(f"-path {path}" for path in busy)
+        return set(self.sh(f"find / -xdev \\( {skip} \\) -prune -o -printf '%p %U:%G %m %s %i %T@\\n'").splitlines())
 
 
 @pytest.fixture(scope="session")
