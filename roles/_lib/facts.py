@@ -12,9 +12,11 @@ from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 
+from paramiko import SSHException
 from pyinfra import host as _host
 from pyinfra.api import StringCommand
 from pyinfra.api.host import Host
+from pyinfra.connectors.util import CommandOutput
 
 from roles._lib import render
 from sparkfleet.agent import wire
@@ -84,12 +86,25 @@ def observe(run: Run, adopt: bool) -> None:
         run.seen, run.trouble = None, answer
 
 
+def execute(host: Host, command: str, lines: list[str], show: bool) -> tuple[bool, CommandOutput]:
+    """Run ``command`` as root with ``lines`` on its standard input; ``show`` prints what it says as it comes.
+
+    Raises ConnectionError when the host cannot be reached any more, or there is nobody to type sudo's password.
+    """
+    as_root = {"_sudo": True, "_sudo_password": host.data.get("_sudo_password")}
+    try:
+        good, output = host.run_shell_command(StringCommand(command), print_output=show, _stdin=lines, **as_root)
+    except (EOFError, OSError, SSHException) as error:
+        raise ConnectionError(f"{type(error).__name__}: {error}" if str(error) else type(error).__name__) from None
+    return good, output
+
+
 def _ask(run: Run, command: str, lines: list[str]) -> str:
     """The agent's answer, or a paragraph on why there is none."""
     try:
-        good, output = run.host.run_shell_command(StringCommand(command), _stdin=lines, **elevated(run.host))
-    except (EOFError, OSError, TimeoutError) as error:
-        return f"it could not be asked ({type(error).__name__}: {error}). Check the connection, then run again."
+        good, output = execute(run.host, command, lines, show=False)
+    except ConnectionError as error:
+        return f"it could not be asked ({error}). Check the connection, then run again."
     for line in reversed(output.stdout_lines):
         if ANSWER in line:
             return line[line.index(ANSWER) :]
@@ -109,11 +124,6 @@ def _explain(host: Host, good: bool, said: str) -> str:
         )
     how = "answered with something else than the observed state" if good else "failed"
     return f"the agent {how}: {said or 'it said nothing'}."
-
-
-def elevated(host: Host) -> dict[str, object]:
-    """Arguments by which pyinfra runs a command as root."""
-    return {"_sudo": True, "_sudo_password": host.data.get("_sudo_password")}
 
 
 @cache

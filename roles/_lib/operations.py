@@ -3,11 +3,11 @@
 from collections.abc import Callable, Generator, Iterable
 
 from pyinfra import host, logger, state
-from pyinfra.api import FunctionCommand, StringCommand, operation
+from pyinfra.api import FunctionCommand, operation
 from pyinfra.api.host import Host
 from pyinfra.api.state import State
 
-from roles._lib.facts import Run, author, current, elevated, observe
+from roles._lib.facts import Run, author, current, execute, observe
 from sparkfleet.agent import wire
 from sparkfleet.bundle import AGENT, agent_hash
 from sparkfleet.changes import ROLES, Change
@@ -77,8 +77,11 @@ def _carry_out(state: State, host: Host, run: Run, role: str, orders: Orders) ->
 
 def _give(host: Host, role: str, one: object) -> bool:
     lines = [wire.encode(author()), wire.encode(one)]
-    command = StringCommand(f"python3 -I {AGENT} apply {role}")
-    good, _ = host.run_shell_command(command, print_output=True, _stdin=lines, **elevated(host))
+    try:
+        good, _ = execute(host, f"python3 -I {AGENT} apply {role}", lines, show=True)
+    except ConnectionError as error:
+        logger.error(f"{host.print_prefix}the connection was lost ({error}). Run again: the host goes on from there.")
+        return False
     return good
 
 

@@ -3,14 +3,19 @@
 from pathlib import Path, PurePosixPath
 from typing import Annotated
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints
 
 from sparkfleet.catalog.yaml import CATALOG, load
 from sparkfleet.errors import UserError
 
 RECIPES = CATALOG / "recipes"
 
-FlagValue = bool | int | float | str
+#: Text that becomes part of a unit or environment file, where a line break would begin another setting.
+Line = Annotated[str, StringConstraints(pattern=r"^[^\r\n\x00]*$")]
+Variable = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
+FlagName = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9-]*$")]
+
+FlagValue = bool | int | float | Line
 
 
 def _inside(name: str) -> str:
@@ -69,13 +74,13 @@ class Recipe(_Strict):
     """One way to serve one model. ``engines`` are those it is for, the preferred one first."""
 
     name: str = Field(pattern=r"^[a-z0-9][a-z0-9._-]*$")
-    title: str
+    title: Line
     engines: tuple[str, ...] = Field(min_length=1)
     model: Model
-    served_as: str
+    served_as: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._/:-]*$")
     port: int = Field(ge=1024, le=65535)
-    flags: dict[str, FlagValue]
-    environment: dict[str, str] = {}
+    flags: dict[FlagName, FlagValue]
+    environment: dict[Variable, Line] = {}
     memory: Memory
     start_timeout: int = Field(gt=0, description="seconds; the first start compiles")
     canary: Canary

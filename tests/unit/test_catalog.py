@@ -1,0 +1,93 @@
+"""The committed catalog is valid, and a file that is not says where and why."""
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sparkfleet.catalog import drivers, engines, recipes
+from sparkfleet.catalog.yaml import load
+from sparkfleet.errors import UserError
+
+GOOD = (recipes.RECIPES / "tiny-llama.yaml").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("path", sorted(recipes.RECIPES.glob("*.yaml")), ids=lambda path: path.stem)
+def test_every_recipe_is_valid_and_for_engines_that_there_are(path: Path) -> None:
+    for name in recipes.recipe(path.stem).engines:
+        engines.engine(name)
+
+
+@pytest.mark.parametrize("path", sorted(engines.ENGINES.glob("*.yaml")), ids=lambda path: path.stem)
+def test_every_engine_is_valid_and_has_a_lock(path: Path) -> None:
+    assert engines.engine(path.stem).lock.is_file()
+
+
+def test_uv_is_pinned_with_hashes_and_the_driver_has_a_minimum() -> None:
+    assert engines.uv().hashes
+    assert drivers.drivers().minimum == "580.142"
+
+
+def refused(tmp_path: Path, text: str) -> str:
+    path = tmp_path / "tiny-llama.yaml"
+    path.write_text(text, encoding="utf-8")
+    with pytest.raises(UserError) as error:
+        load(path, recipes.Recipe)
+    return str(error.value).replace(str(tmp_path), "")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        (
+            "port: 8000",
+            "port: 80",
+            "/tiny-llama.yaml:13: port: Input should be greater than or equal to 1024; found 80.",
+        ),
+        ("port: 8000", "ports: 8000", "/tiny-llama.yaml:13: ports: unknown key; did you mean 'port'?"),
+        ("port: 8000", "port: 8000\nport: 8001", "key 'port' is given twice (first on line 13)"),
+        ("name: config.json", "name: ../config.json", "expected a plain path inside the model's directory"),
+        ("  weights: 0.1", "  weights: -1", ":22: memory.weights: Input should be greater than or equal to 0"),
+        (
+            'VLLM_CPU_KVCACHE_SPACE: "1"',
+            'VLLM_X: "1\\nLD_PRELOAD=/x"',
+            "environment.VLLM_X: String should match pattern",
+        ),
+        ('VLLM_CPU_KVCACHE_SPACE: "1"', "A=B: x", "environment.A=B"),
+        ("dtype: float32", "dtype: 'a\n\n  b'", "flags.dtype"),
+        ("served_as: tiny-llama", "served_as: 'a b'", "served_as: String should match pattern"),
+    ],
+)
+def test_a_wrong_value_names_file_line_key_and_what_was_found(tmp_path: Path, old: str, new: str, said: str) -> None:
+    assert old in GOOD
+    assert said in refused(tmp_path, GOOD.replace(old, new, 1))
+
+
+def test_a_missing_key_is_named(tmp_path: Path) -> None:
+    text = "\n".join(line for line in GOOD.splitlines() if not line.startswith("port:"))
+    assert "port: Field required" in refused(tmp_path, text)
+
+
+@pytest.mark.parametrize("text", ["", "- a", "a: &a [*a]", "[" * 5000, "a: 2001-99-99", "\t- x", "name: *none"])
+def test_what_is_no_recipe_at_all_is_refused_in_words(tmp_path: Path, text: str) -> None:
+    assert refused(tmp_path, text).startswith("/tiny-llama.yaml")
+
+
+def test_another_encoding_is_refused_in_words(tmp_path: Path) -> None:
+    (tmp_path / "x.yaml").write_bytes("title: é".encode("latin-1"))
+    with pytest.raises(UserError, match="not UTF-8"):
+        load(tmp_path / "x.yaml", recipes.Recipe)
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.data())
+def test_damaged_files_never_crash(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
+    start = data.draw(st.integers(0, len(GOOD)))
+    end = data.draw(st.integers(start, len(GOOD)))
+    path = tmp_path_factory.getbasetemp() / "damaged.yaml"
+    path.write_text(GOOD[:start] + data.draw(st.text(max_size=20)) + GOOD[end:], encoding="utf-8", errors="replace")
+    try:
+        load(path, recipes.Recipe)
+    except UserError as error:
+        assert str(path) in str(error)
