@@ -3,6 +3,7 @@
 import errno
 import os
 import shutil
+import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -76,6 +77,14 @@ def crash_at(number: int, change: Callable[[Path], object], site: Path) -> bool:
     code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
     assert code in (0, 77), f"the change failed with {code} when it was hit at call {number}"
     return code == 77
+
+
+@pytest.fixture
+def tmp_path() -> Iterator[Path]:
+    """In memory where there is such a place: hundreds of small trees are made here."""
+    memory = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
+    with tempfile.TemporaryDirectory(dir=memory) as directory:
+        yield Path(directory).resolve()
 
 
 @pytest.fixture(autouse=True)
