@@ -4,6 +4,8 @@ import os
 import pwd
 from pathlib import Path
 
+from sparkfleet.errors import UserError
+
 
 def caller() -> tuple[int, int]:
     """User and group id of the person at the keyboard: the one who ran ``sudo``, if anyone did."""
@@ -27,7 +29,13 @@ def cache_dir() -> Path:
 def make_dir(path: Path) -> Path:
     """Create a directory and its missing parents for the caller, so that ``sudo`` leaves them no locked cache."""
     missing = [p for p in (path, *path.parents) if not p.exists()]
-    for directory in reversed(missing):
-        directory.mkdir(exist_ok=True)
-        os.chown(directory, *caller())
+    try:
+        for directory in reversed(missing):
+            directory.mkdir(exist_ok=True)
+            os.chown(directory, *caller())
+    except OSError as error:
+        raise UserError(
+            f"{path} cannot be made: {error.strerror}. The cache is in {cache_dir()}; set SPARKFLEET_CACHE to a "
+            f"directory that can be written to."
+        ) from error
     return path

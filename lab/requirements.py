@@ -3,6 +3,7 @@
 import os
 import shutil
 import subprocess
+from pathlib import Path
 
 from lab.cache import cache_dir, make_dir
 from lab.shell import environment
@@ -24,9 +25,8 @@ PACKAGES = {  # command -> Debian and Ubuntu package
 PROBE = """
 ip link add probe type bridge || { echo bridge; exit 1; }
 ip link add probe0 type veth peer name probe1 || { echo veth; exit 1; }
-mkdir -p probe/lower probe/upper probe/work probe/merged
-mount -t overlay probe -o lowerdir=probe/lower,upperdir=probe/upper,workdir=probe/work probe/merged || \
-    { echo overlay; exit 1; }
+mkdir lower upper work merged
+mount -t overlay probe -o lowerdir=lower,upperdir=upper,workdir=work merged || { echo overlay; exit 1; }
 """
 LACKS = {
     "bridge": "the kernel has no bridge interfaces (CONFIG_BRIDGE), or this machine may not make them",
@@ -52,12 +52,16 @@ def check() -> None:
 
 
 def _probe() -> None:
-    cache = make_dir(cache_dir() / "hosts")
+    cache = make_dir(cache_dir())
+    for left in cache.glob(".probe-*"):
+        if not Path("/proc", left.name.removeprefix(".probe-")).exists():  # killed before it could tidy up
+            shutil.rmtree(left)
+    probe = make_dir(cache / f".probe-{os.getpid()}")
     enter = ["unshare", "--net", "--mount", "--propagation", "private", "sh", "-c", PROBE]
     try:
-        done = subprocess.run(enter, cwd=cache, capture_output=True, text=True, env=environment())
+        done = subprocess.run(enter, cwd=probe, capture_output=True, text=True, env=environment())
     finally:
-        shutil.rmtree(cache / "probe", ignore_errors=True)
+        shutil.rmtree(probe, ignore_errors=True)
     if done.returncode != 0:
         lack = LACKS.get(done.stdout.strip(), "namespaces cannot be made").format(cache=cache)
         last = (done.stderr.strip().splitlines() or ["no message"])[-1]

@@ -132,6 +132,13 @@ def test_errors_are_words_without_a_traceback(monkeypatch: pytest.MonkeyPatch) -
         assert said(command)[1] == "Error: The lab makes namespaces, mounts and interfaces: run this with sudo.\n"
 
 
+def test_a_cache_that_cannot_be_made_is_named_with_the_remedy(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("SPARKFLEET_CACHE", str(tmp_path / "file/cache"))
+    monkeypatch.setattr(requirements, "need_root", lambda: None)
+    assert "set SPARKFLEET_CACHE to a directory that can be written to" in said("up", "1")[1]
+
+
 def test_missing_packages_are_named_all_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(requirements, "need_root", lambda: None)
     monkeypatch.setattr("shutil.which", lambda command, path: None if command in ("ip", "debootstrap") else command)
