@@ -15,7 +15,7 @@ from pathlib import Path
 
 from .shapes import Disk, Gpu, GpuState, Machine
 
-#: On a lab host the kernel is not a Spark's: files the kernel or firmware would give are read from here.
+#: Marks a lab host. Its kernel is not a Spark's: what that would give in /proc and /sys is read from ``root`` below.
 LAB = Path("/etc/sparkfleet-lab")
 
 #: An nvidia-smi of a healthy Spark answers in well under a second; one that takes longer is hung.
@@ -152,7 +152,7 @@ def disk(path: str) -> Disk:
 
 
 def _kernel_file(path: str, lab: str | None) -> str | None:
-    return _text(LAB / path.strip("/").replace("/", "-")) if lab else _text(Path(path))
+    return _text(LAB / "root" / path.lstrip("/") if lab else Path(path))
 
 
 def _text(path: Path) -> str | None:
