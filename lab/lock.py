@@ -92,6 +92,7 @@ HEADER = f"""\
 # vllm is a stub of a few lines, made by the wheelhouse: the vllm command asks for a distribution of that name.
 # Not needed to serve text, and left out with what only they need (reasons in lab/lock.py):
 """
+UV_HEADER = "# The uv that builds releases. Made by `python -m lab.wheelhouse --lock`.\n"
 
 
 @dataclass(frozen=True)
@@ -143,14 +144,10 @@ def pins_for(python: str, machine: str) -> tuple[Pin, ...]:
 
 def make(upgrade: bool = False) -> None:
     """Write both locks of the lab anew with uv. Versions stay unless ``upgrade``. Raises UserError."""
-    resolved = _resolve(ROOTS, read(LOCK) if LOCK.exists() and not upgrade else ())
+    closure = _resolve(ROOTS, read(LOCK) if LOCK.exists() and not upgrade else ())
     torch, stub = Pin("torch", TORCH, "", ()), Pin("vllm", STUB, "", (stub_hash(),))
-    pins = [simple for pin in (*resolved, torch, stub) if (simple := _simplified(pin))]
-    left_out = _folded(sorted(LEFT_OUT))
-    _write(LOCK, HEADER + left_out, pins)
-    _write(
-        UV_LOCK, "# The uv that builds releases. Made by `python -m lab.wheelhouse --lock`.\n", _resolve([f"uv=={UV}"])
-    )
+    _write(LOCK, HEADER + _folded(sorted(LEFT_OUT)), (*closure, torch, stub))
+    _write(UV_LOCK, UV_HEADER, _resolve([f"uv=={UV}"]))
 
 
 def _resolve(wanted: Iterable[str], known: Iterable[Pin] = ()) -> tuple[Pin, ...]:
@@ -170,7 +167,7 @@ def _resolve(wanted: Iterable[str], known: Iterable[Pin] = ()) -> tuple[Pin, ...
         done = subprocess.run((*order, *form), cwd=here, capture_output=True, text=True)
         if done.returncode:
             raise UserError(f"uv could not resolve {', '.join(wanted)}: {' '.join(done.stderr.split())[:600]}")
-        return read(lock)
+        return tuple(simple for pin in read(lock) if (simple := _simplified(pin)))
 
 
 def _simplified(pin: Pin) -> Pin | None:

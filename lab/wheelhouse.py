@@ -23,7 +23,7 @@ from packaging.requirements import Requirement
 
 from lab import lock
 from lab.cache import cache_dir, caller, make_dir
-from lab.lock import ENGINE, LOCK, UV_LOCK, Pin, normal
+from lab.lock import Pin, normal
 from lab.pip import Pip, pip_for
 from lab.stub import write_stub
 from sparkfleet.errors import UserError
@@ -53,7 +53,7 @@ class Wheelhouse:
 
 def default_path(python: str = "3.11") -> Path:
     """Where the wheelhouse for a lab host's CPython is in the cache."""
-    return cache_dir() / "wheelhouse" / f"{ENGINE}-cp{python.replace('.', '')}"
+    return cache_dir() / "wheelhouse" / f"{lock.ENGINE}-cp{python.replace('.', '')}"
 
 
 def make(dest: Path | None = None, python: str = "3.11", progress: Progress = print) -> Wheelhouse:
@@ -73,7 +73,7 @@ def make(dest: Path | None = None, python: str = "3.11", progress: Progress = pr
             fetched = _Gathering(part, pins, python, progress).run()
             _swap(part, dest)
     except OSError as error:
-        raise UserError(f"{error.filename or dest}: {error.strerror}. What was fetched so far is kept.") from None
+        raise UserError(f"{error.filename or dest}: {error.strerror}.") from None
     made = look(dest, pins)
     assert made, f"{dest} was just made"
     return replace(made, fetched=fetched)
@@ -87,7 +87,7 @@ def look(dest: Path, pins: Sequence[Pin]) -> Wheelhouse | None:
     held = {pin.name: pin for pin in lock.read(complete)}
     wheels = {normal(path.name.split("-")[0]): path for path in dest.glob("*.whl")}
     hashes = {name: sha256(path) for name, path in wheels.items()}
-    (uv,) = lock.read(UV_LOCK)
+    (uv,) = lock.read(lock.UV_LOCK)
     if hashes.pop("uv", "") not in uv.hashes or {name: (one,) for name, one in hashes.items()} != {
         name: pin.hashes for name, pin in held.items()
     }:
@@ -134,7 +134,7 @@ class _Gathering:
         """Fill, write the complete lock last; how many wheels were fetched."""
         for stopped in self.part.glob("incoming-*"):
             shutil.rmtree(stopped)
-        (uv,) = lock.read(UV_LOCK)
+        (uv,) = lock.read(lock.UV_LOCK)
         write_stub(self.part)
         wanted = [pin for pin in (*self.pins, uv) if not self._is_there(pin)]
         self.progress(f"wheelhouse: {len(self.pins) + 1 - len(wanted)} wheels there, {len(wanted)} to fetch")
@@ -200,18 +200,18 @@ class _Gathering:
         return False
 
     def _write_complete(self, own: Sequence[Pin]) -> None:
-        needed = {pin.name for pin in (*self.pins, *own)}
+        needed = {pin.name: pin for pin in (*self.pins, *own, *lock.read(lock.UV_LOCK))}
         pins = []
-        for wheel in sorted(self.part.glob("*.whl")):
+        for wheel in self.part.glob("*.whl"):
             pin = _pin_of(wheel)
-            if pin.name in needed:
-                pins.append(pin)
-            elif pin.name != "uv":
+            if pin.name not in needed or not _same_release(pin, needed[pin.name]):
                 wheel.unlink()  # of an older lock
+            elif pin.name != "uv":
+                pins.append(pin)
         (torch,) = self.part.glob("torch-*.whl")
         header = (
             f"# Every wheel beside this file except uv's, for CPython {self.python} on {platform.machine()}.\n"
-            f"# Made by `python -m lab.wheelhouse` from {LOCK.name}. torch is {kind_of_torch(torch)}.\n"
+            f"# Made by `python -m lab.wheelhouse` from {lock.LOCK.name}. torch is {kind_of_torch(torch)}.\n"
         )
         text = header + "".join(f"{pin}\n" for pin in sorted(pins, key=lambda pin: pin.name))
         (self.part / COMPLETE).write_text(text, encoding="utf-8")
@@ -284,7 +284,7 @@ def main(dest: Path | None, python: str, relock: bool, upgrade: bool) -> None:
     try:
         if relock or upgrade:
             lock.make(upgrade)
-            click.echo(f"{LOCK}\n{UV_LOCK}")
+            click.echo(f"{lock.LOCK}\n{lock.UV_LOCK}")
             return
         made = make(dest, python, lambda line: click.echo(line, err=True))
         click.echo(f"{made.path}: {made.wheels} wheels, {made.size / 1e6:.0f} MB, torch {made.torch}")
