@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from .errors import HostError
+from .names import normal
 from .paths import sha256
 
 
@@ -18,11 +19,6 @@ class Pin:
 
 
 _LINE = re.compile(r"([A-Za-z0-9][A-Za-z0-9._-]*)==([^\s;]+)\s*(?:;[^-]*?)?((?:\s*--hash=sha256:[0-9a-f]{64})*)")
-
-
-def normal(name: str) -> str:
-    """A distribution's name as the packaging standards normalise it (PEP 503)."""
-    return re.sub(r"[-_.]+", "-", name).lower()
 
 
 def parse(lock: str) -> tuple[Pin, ...]:

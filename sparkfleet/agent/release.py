@@ -16,7 +16,8 @@ from typing import Any
 from . import lifeline
 from .command import run_logged
 from .errors import HostError
-from .lock_file import Pin, find_wheels, normal, parse
+from .lock_file import Pin, find_wheels, parse
+from .names import normal
 from .paths import sha256, sync_directory, write
 from .progress import say
 from .shapes import SCHEMA, Author, Release, ReleaseState

@@ -6,15 +6,11 @@ from pathlib import Path
 import pytest
 
 from lab.hosts import Lab
-from sparkfleet.agent.patching.shapes import SCHEMA as PATCH_SCHEMA
-from sparkfleet.agent.patching.shapes import Edit, Patch, PatchSet, Target
-from sparkfleet.agent.seal import PatchOrder
-from sparkfleet.agent.shapes import Author
-from sparkfleet.agent.wire import encode
 from tests.lab.conftest import HOME, Spark, pyinfra
 
 UNIT = "vllm-tiny-llama.service"
 ENVIRONMENT = "/etc/sparkfleet/tiny-llama.env"
+PATCHED = "vllm/model_executor/layers/fused_moe/experts/cutlass_moe.py"
 UNIT_FILE = f"/etc/systemd/system/{UNIT}"
 
 
@@ -171,31 +167,18 @@ def test_a_release_changed_behind_our_back_is_built_again(served: list[Spark]) -
     assert "build again" not in dry(spark)
 
     # a patched file that somebody edits
-    patch_a_file(spark, release, "certifi/__init__.py")
-    assert deploy("--limit", spark.name).totals["success"] == 0
-    spark.sh(f"echo '# edited' >> {site}/certifi/__init__.py")
-    assert "the patched file certifi/__init__.py was changed after it was sealed; build again" in dry(spark)
+    patched = f"{site}/{PATCHED}"
+    content = spark.sh(f"cat {patched}")
+    spark.sh(f"echo '# edited' >> {patched}")
+    assert f"the patched file {PATCHED} was changed after it was sealed; build again" in dry(spark)
 
     assert repaired(spark) == "engine, patches, service, verify"
     assert spark.process(UNIT)["InvocationID"] != process["InvocationID"]
-    assert spark.sh(f"grep -c 'patched\\|edited' {site}/certifi/__init__.py || true") == "0"
+    assert spark.sh(f"cat {patched}") == content
 
 
 def dry(spark: Spark) -> str:
     return deploy("--dry", "--limit", spark.name, json_output=False).said
-
-
-def patch_a_file(spark: Spark, release: str, path: str) -> None:
-    """Have the agent patch and seal a release anew with a patch of our own: the lab's engine needs none."""
-    edit = Edit("from .core import contents, where\n", "from .core import contents, where  # patched\n")
-    target = Target("certifi", path, "", (edit,), ())
-    patch = Patch("T1", "a test", "", "required", "", True, (target,), None, None, None)
-    version = spark.sh(f"basename {release}/lib/python3.*/site-packages/certifi-*.dist-info .dist-info").split("-")[1]
-    patches = PatchSet(PATCH_SCHEMA, "test", {"certifi": version}, (patch,))
-    spark.sh(f'sed -i \'s/"sealed": true/"sealed": false/\' {release}/release.json')
-    order = f"{encode(Author('test', 'test'))}\n{encode(PatchOrder(release, patches))}\n"
-    agent = ["python3", "-I", "/opt/sparkfleet/agent.pyz", "apply", "patches"]
-    assert "T1 on certifi/__init__.py" in spark.lab.run(spark.host, agent, stdin=order).stdout
 
 
 def test_an_unreachable_host_does_not_stop_the_other(lab: Lab, served: list[Spark]) -> None:

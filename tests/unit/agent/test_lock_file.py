@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sparkfleet.agent.errors import HostError
-from sparkfleet.agent.lock_file import Pin, find_wheels, normal, parse
+from sparkfleet.agent.lock_file import Pin, find_wheels, parse
+from sparkfleet.agent.names import normal
 
 A, B = "a" * 64, "b" * 64
 
