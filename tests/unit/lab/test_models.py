@@ -226,4 +226,4 @@ def test_a_directory_that_cannot_be_written_is_said_in_one_line(tmp_path: Path, 
     monkeypatch.setattr("sys.argv", ["models", "--dest", str(tmp_path / "file")])
     assert models.main() == 1
     error = capsys.readouterr().err
-    assert error.count("\n") == 1 and "cannot write the model" in error
+    assert error.count("\n") == 1 and "Not a directory" in error and str(tmp_path) in error
