@@ -94,7 +94,7 @@ def test_missing_wheels_are_all_named_at_once(spark: Spark) -> None:
 
 def test_a_full_disk_in_the_middle_is_told_and_cleared_away(spark: Spark) -> None:
     # Room enough when it is looked at before the build, taken by somebody else in its middle.
-    spark.sh(f"mkdir -p {RELEASES} && mount -t tmpfs -o size=4600m none {RELEASES}")
+    spark.sh(f"mkdir -p {RELEASES} && mount -t tmpfs -o size=2600m none {RELEASES}")
     try:
         run = start(spark)
         spark.sh(f"dd if=/dev/zero of={RELEASES}/.filler bs=1M 2>/dev/null || true", timeout=300)
