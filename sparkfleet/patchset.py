@@ -18,13 +18,16 @@ _PIN = re.compile(r"^([A-Za-z0-9][A-Za-z0-9._-]*)==([^\s;\\]+)", re.MULTILINE)
 def for_engine(name: str, site: Path | None = None, patches: Sequence[Patch] | None = None) -> shapes.PatchSet:
     """The patch set of an engine, for the versions that its lock pins.
 
-    An engine that is only a name, like ``vllm-0.20.1``, pins vLLM; the rest is then what ``site`` has. Raises UserError
-    when the engine or one of its patches does not exist.
+    An engine that is only a name, like ``vllm-0.22.1``, pins vLLM; the rest is then what ``site`` has, as it is for an
+    engine whose lock the user has yet to make. Raises UserError when the engine or one of its patches does not exist.
     """
     patches = patches or load_patches()
     if not (engines.ENGINES / f"{name}.yaml").is_file():
         return _for_name(name, site, patches)
     engine = engines.engine(name)
+    if site and engine.pins and not engine.lock.exists():
+        versions = {**_installed(site, patches), **engine.pins}
+        return compile_set(patches, versions, (*required(patches, versions), *engine.patches), name)
     try:
         return for_lock(engine, engine.lock.read_text(encoding="utf-8"), patches)
     except OSError as error:

@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from sparkfleet.agent.patching.shapes import PatchSet
 from sparkfleet.agent.wire import encode
 from sparkfleet.catalog.drivers import drivers
-from sparkfleet.catalog.engines import Engine, digest, engine
+from sparkfleet.catalog.engines import UNPACKED_PER_WHEEL_BYTE, Engine, digest, engine, wheels_size
 from sparkfleet.catalog.recipes import FlagValue, Recipe, recipe
 from sparkfleet.errors import UserError
 from sparkfleet.patchset import for_lock
@@ -121,12 +121,23 @@ def _release(chosen: Settings, wanted: Engine) -> ReleasePlan:
         lock=lock,
         patches=wanted.patches,
         patch_set=patch_set,
-        size=round(wanted.unpacked * 1e9),
+        size=_size(wanted, lock),
     )
+
+
+def _size(wanted: Engine, lock: str) -> int:
+    """Bytes a release takes. Where nobody has measured it: what its wheels take, as often as it is at the most."""
+    return round(wanted.unpacked * 1e9) if wanted.unpacked else UNPACKED_PER_WHEEL_BYTE * wheels_size(lock)
 
 
 def _lock(chosen: Settings, wanted: Engine) -> str:
     path = Path(chosen.lock) if chosen.lock else wanted.lock
+    if not chosen.lock and not wanted.lock.exists():
+        needs = " ".join(f"{one.distribution}: {one.what}." for one in wanted.sources)
+        raise UserError(
+            f"engine {wanted.name}: it has no lock, so nobody can say what would be installed. Make it with "
+            f"`{wanted.lock_command}`.{' You have to give: ' if needs else ''}{needs}"
+        )
     if wanted.lock_is_completed_by_wheelhouse and not chosen.lock:
         raise UserError(
             f"engine {wanted.name}: `lock` must name the requirements.lock of its wheelhouse, a file on this machine."
