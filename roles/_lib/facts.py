@@ -7,6 +7,7 @@ host that has never been seen can be observed without touching it.
 
 import getpass
 import subprocess
+import sys
 import time
 from dataclasses import dataclass, field
 from functools import cache
@@ -89,20 +90,32 @@ def observe(run: Run, adopt: bool) -> None:
 def execute(host: Host, command: str, lines: list[str], show: bool) -> tuple[bool, CommandOutput]:
     """Run ``command`` as root with ``lines`` on its standard input; ``show`` prints what it says as it comes.
 
-    Raises ConnectionError when the host cannot be reached any more, or there is nobody to type sudo's password.
+    Raises ConnectionError when the host cannot be reached any more, PermissionError when sudo wants a password and
+    there is nobody to type it.
     """
     as_root = {"_sudo": True, "_sudo_password": host.data.get("_sudo_password")}
     try:
         good, output = host.run_shell_command(StringCommand(command), print_output=show, _stdin=lines, **as_root)
     except (EOFError, OSError, SSHException) as error:
+        if isinstance(error, EOFError) and not sys.stdin.isatty() and _is_connected(host):
+            raise PermissionError("sudo: a password is required") from None
         raise ConnectionError(f"{type(error).__name__}: {error}" if str(error) else type(error).__name__) from None
     return good, output
+
+
+def _is_connected(host: Host) -> bool:
+    """Whether an SSH connection is still up; others cannot be cut."""
+    client = getattr(host.connector, "client", None)
+    transport = client.get_transport() if client else None
+    return transport.is_active() if transport else True
 
 
 def _ask(run: Run, command: str, lines: list[str]) -> str:
     """The agent's answer, or a paragraph on why there is none."""
     try:
         good, output = execute(run.host, command, lines, show=False)
+    except PermissionError as error:
+        return _explain(run.host, False, str(error))
     except ConnectionError as error:
         return f"it could not be asked ({error}). Check the connection, then run again."
     for line in reversed(output.stdout_lines):

@@ -82,7 +82,7 @@ def test_a_truncated_wheel_is_named_and_nothing_is_built(spark: Spark) -> None:
     assert run.status != 0
     assert "certifi-" in run.said and "the bytes are not those of the lock" in run.said
     assert left_behind(spark) == ""
-    assert "vllm-" not in spark.sh("systemctl list-unit-files --no-legend 'vllm-*'")
+    assert "vllm-" not in spark.sh("systemctl list-unit-files --no-legend 'vllm-*' || true")
 
 
 def test_missing_wheels_are_all_named_at_once(spark: Spark) -> None:
@@ -100,7 +100,7 @@ def test_a_full_disk_in_the_middle_is_told_and_cleared_away(spark: Spark) -> Non
         spark.sh(f"dd if=/dev/zero of={RELEASES}/.filler bs=1M 2>/dev/null || true", timeout=300)
         said, _ = run.communicate(timeout=600)
         assert run.returncode != 0
-        assert "is full: free room there" in said
+        assert "is full: free room there" in said, said
         assert "Nothing was switched" in said
         assert left_behind(spark) == ".filler"
     finally:
