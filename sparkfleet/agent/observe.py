@@ -20,7 +20,7 @@ def observe(question: Question) -> Observed:
     models = tuple(weights.look(model, content.get("weights", {})) for model in question.models)
     needs = question.requirements
     seen = machine.examine((need.path for need in needs.disk), question.now)
-    present = {one.name for one in releases if one.sealed} | {one.model for one in models if not one.problem}
+    present = {one.name for one in releases if not one.problem} | {one.model for one in models if not one.problem}
     summary = receipt.summary(content)
     paths = {path: look(path) for path in (*question.directories, *question.files)}
     return Observed(

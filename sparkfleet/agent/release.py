@@ -118,6 +118,7 @@ def apply(order: Release, author: Author) -> None:
             say(f"clearing {path}: {state.problem}")
         _clear(path)
         _build(order, path, uv)
+        _assert_room_left(path)
         _assert_versions(path, pins)
         say("writing to disk")
         remember(path, _receipt(order, path))
@@ -173,6 +174,16 @@ def _receipt(order: Release, path: Path) -> dict[str, Any]:
     }
 
 
+def _assert_room_left(path: Path) -> None:
+    """uv says nothing when there is no room for bytecode; the release would then start minutes slower for ever."""
+    if _is_full(path):
+        raise HostError(f"{path}: the disk ran full while the release was built.")
+
+
+def _is_full(place: Path) -> bool:
+    return shutil.disk_usage(place).free < 64 * 1024 * 1024
+
+
 def _assert_versions(path: Path, pins: tuple[Pin, ...]) -> None:
     """The installed distributions are exactly those of the lock."""
     installed = {}
@@ -223,7 +234,7 @@ def _explained(error: BaseException, order: Release) -> BaseException:
         error = HostError(f"{order.path}: the release cannot be built: {error.strerror or error}.")
     if isinstance(error, HostError):
         place = Path(order.path).parent
-        full = shutil.disk_usage(place).free < 64 * 1024 * 1024 or "No space left" in str(error)
+        full = _is_full(place) or "ran full" in str(error) or "No space left" in str(error)
         hint = f" The file system of {place} is full: free room there, then run again." if full else ""
         return HostError(f"{error}{hint} Nothing was switched; the build's log is {order.log}.")
     return error
