@@ -15,11 +15,12 @@ demo: .venv/ready lab-packages  ## Two lab Sparks serve a real (tiny) model; run
 	$(AS_ROOT) $(BIN)/sparkfleet lab up 2
 	$(AS_ROOT) env PATH="$$PATH" $(BIN)/pyinfra -y inventory/lab.py deploy.py
 	$(AS_ROOT) env PATH="$$PATH" $(BIN)/pyinfra -y inventory/lab.py tasks/verify.py
-	@printf '\n%s\n' 'Next:' \
-	  '  the same deploy again, nothing to change   $(AS_ROOT) $(BIN)/pyinfra -y inventory/lab.py deploy.py' \
-	  '  look around on a host                      $(AS_ROOT) $(BIN)/sparkfleet lab ssh spark-01' \
-	  '  your own Sparks                            edit inventory/sparks.py, then $(BIN)/pyinfra inventory/sparks.py deploy.py' \
-	  '  take the lab down                          make lab-down'
+	@printf '%s\n' '' 'Next:' \
+	  '  the same again, nothing changes   $(strip $(AS_ROOT) $(BIN)/pyinfra) -y inventory/lab.py deploy.py' \
+	  '  look around on a host             $(strip $(AS_ROOT) $(BIN)/sparkfleet) lab ssh spark-01' \
+	  '  your own Sparks                   edit inventory/sparks.py, then' \
+	  '                                    $(BIN)/pyinfra inventory/sparks.py deploy.py' \
+	  '  take the lab down                 make lab-down'
 
 test: test-unit test-upstream test-lab  ## Everything a contributor needs to pass
 
@@ -55,6 +56,6 @@ lock-dev: .venv/ready  ## Make the hashed requirements of this machine's own pac
 .venv/ready: requirements/dev.txt pyproject.toml
 	@echo "Making the virtual environment .venv from requirements/dev.txt"
 	python3 -m venv .venv
-	$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r requirements/dev.txt
-	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	$(BIN)/pip install -qq --disable-pip-version-check --require-hashes -r requirements/dev.txt
+	$(BIN)/pip install -qq --disable-pip-version-check --no-deps --no-build-isolation -e .
 	@touch $@
