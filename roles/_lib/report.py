@@ -2,9 +2,6 @@
 
 import sys
 
-from rich.console import Console
-from rich.table import Table
-
 from roles._lib.facts import Run, all_runs
 from sparkfleet.agent.shapes import UnitState, Verified
 from sparkfleet.plan import RecipePlan
@@ -12,11 +9,9 @@ from sparkfleet.plan import RecipePlan
 
 def outcome(names: list[str]) -> None:
     """One line a host: ready, blocked, failed or unreachable, and why."""
-    console = Console(stderr=True, highlight=False, soft_wrap=True)
     width = max(map(len, names), default=0)
-    console.print("\n--> sparkfleet:")
-    for name in names:
-        console.print(f"    {name:{width}}  {_outcome(all_runs().get(name))}", markup=False)
+    lines = [f"    {name:{width}}  {_outcome(all_runs().get(name))}" for name in names]
+    print("\n--> sparkfleet:", *lines, sep="\n", file=sys.stderr)
 
 
 def _outcome(run: Run | None) -> str:
@@ -35,6 +30,9 @@ def _outcome(run: Run | None) -> str:
 
 def table(names: list[str]) -> None:
     """The fleet: a line for each recipe of each host, then what was asked last and what came back."""
+    from rich.console import Console  # 40 ms that a deploy does not need
+    from rich.table import Table
+
     console = Console(highlight=False, stderr="--json" in sys.argv)
     lines = Table("host", "recipe", "engine", "state", "tok/s", box=None, header_style="bold")
     answers = []
