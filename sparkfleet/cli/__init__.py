@@ -11,6 +11,7 @@ import click
 #: name of the subcommand -> what it does, in the words of ``sparkfleet --help``
 COMMANDS = {
     "lab": "Throw-away Sparks on this machine.",
+    "lock": "Which files an engine is, made from its pins; or check that the committed ones are these.",
     "patches": "State of the SM121 patch set in any site-packages directory; apply, revert.",
     "plan": "What a deploy would make true on each host of an inventory.",
 }

@@ -22,7 +22,7 @@ def test_every_recipe_is_valid_and_for_engines_that_there_are(path: Path) -> Non
 @pytest.mark.parametrize("path", sorted(engines.ENGINES.glob("*.yaml")), ids=lambda path: path.stem)
 def test_every_engine_is_valid_and_has_a_lock_or_says_what_it_takes(path: Path) -> None:
     engine = engines.engine(path.stem)
-    assert engine.lock.is_file() or engine.pins
+    assert (engine.lock.is_file() and engine.knowledge.is_file()) or engine.sources
     assert not engine.pins or engine.unpacked is None or engine.unpacked_is
 
 

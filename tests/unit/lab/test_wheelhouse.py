@@ -13,7 +13,7 @@ import pytest
 
 from lab import lock, stub, wheelhouse
 from lab.lock import Pin
-from lab.pip import Pip, explained
+from lab.pip import GLIBC, Pip, explained
 from sparkfleet.errors import UserError
 
 HOSTS = list(product(lock.PYTHONS, lock.MACHINES))
@@ -281,7 +281,7 @@ class TestMake:
 
 class TestPip:
     def test_it_is_asked_for_the_host_not_for_this_machine(self):
-        flags = list(Pip(("pip",), "3.12", "aarch64")._target())
+        flags = list(Pip(("pip",), "3.12", "aarch64", GLIBC)._target())
         assert flags[:4] == ["--python-version", "3.12", "--implementation", "cp"]
         platforms = flags[5::2]
         assert {"manylinux_2_36_aarch64", "manylinux_2_17_aarch64", "manylinux2014_aarch64"} <= set(platforms)

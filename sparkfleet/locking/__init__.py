@@ -1,0 +1,1 @@
+"""Makes an engine's lock and its knowledge: ``sparkfleet lock``."""
