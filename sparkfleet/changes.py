@@ -118,6 +118,8 @@ def _running(unit: Unit, found: UnitState | None, seen: Observed) -> Iterator[Ch
         yield Change("service", unit.name, "runs from other settings", "restart")
     elif _rebuilt(unit, found, seen):
         yield Change("service", unit.name, "runs from a release that is or was built again", "restart")
+    elif any(one.model == unit.model and one.changed > found.started for one in seen.weights):
+        yield Change("service", unit.name, "its weights were changed after it was started", "restart")
     elif _suspect(unit, found, seen):
         yield Change("service", unit.name, "may run from a file that was edited", "restart")
     elif found.needs_reload:

@@ -56,7 +56,8 @@ def _unit(plan: HostPlan, one: RecipePlan) -> Unit:
         # Readable by root alone: systemd reads it before it gives up its rights.
         TextFile(env_path, _render("vllm.env.j2", environment=environment | {_DIGEST: digest}), 0o600),
     )
-    return Unit(one.name, one.unit, release.path, files, digest, one.recipe.start_timeout)
+    model = one.recipe.model.name
+    return Unit(one.name, one.unit, release.path, model, files, digest, one.recipe.start_timeout)
 
 
 def _environment(one: RecipePlan, release: str) -> dict[str, str]:

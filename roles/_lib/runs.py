@@ -16,7 +16,7 @@ _plans: dict[str, HostPlan] = {}
 
 
 def observed(at_end: Callable[[list[str]], None] = report.outcome) -> Run:
-    """This host, observed. The first call of a run plans every host, and has ``at_end`` told their names at the end.
+    """This host, observed. The first call plans every host of the run, and has ``at_end`` told their names at the end.
 
     Raises pyinfra's error, which ends the run for all hosts, when the data of any cannot be planned: nothing has been
     asked or changed anywhere then.
@@ -29,9 +29,11 @@ def observed(at_end: Callable[[list[str]], None] = report.outcome) -> Run:
 
 
 def _plan_all() -> None:
+    if "--no-wait" in sys.argv:
+        raise PyinfraError("--no-wait: pyinfra then ends with status 0 when a host fails. Run without it.")
     troubles = []
     plans = {}
-    for one in state.inventory:
+    for one in filter(state.is_host_in_limit, state.inventory):
         try:
             plans[one.name] = plan_host(one.name, one.data.dict())
         except UserError as error:

@@ -5,7 +5,10 @@ import re
 from .command import run
 from .errors import HostError
 
-_DECISIVE = re.compile(r"\b([A-Z]\w*(Error|Exception|Interrupt)\b|error:|ERROR|CRITICAL|Killed|refused|not found)")
+_DECISIVE = re.compile(
+    r"\b([A-Z]\w*(Error|Exception|Interrupt)\b|error:|ERROR|CRITICAL|Killed|refused|not found|expected .* found"
+    r"|another process)"
+)
 
 #: Not the cause: milder levels that only mention an error, and consequences of a failure that was logged before.
 _NOISE = re.compile(

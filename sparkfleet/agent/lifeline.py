@@ -12,6 +12,8 @@ import sys
 import threading
 from collections.abc import Callable
 
+from .ports import descendants
+
 #: Run once before the agent ends itself; a step sets it to undo what it has half done.
 _undo: list[Callable[[], None]] = []
 
@@ -39,25 +41,9 @@ def _wait_until_alone(handle: int) -> None:
 
 def _end() -> None:
     # Children first: they must not write into what the undo removes.
-    for child in _descendants(os.getpid()):
+    for child in descendants(os.getpid()):
         with contextlib.suppress(ProcessLookupError):
             os.kill(child, signal.SIGKILL)
     for undo in _undo:
         undo()
     os._exit(75)  # EX_TEMPFAIL: run again
-
-
-def _descendants(pid: int) -> list[int]:
-    found: list[int] = []
-    for thread in _listing(f"/proc/{pid}/task"):
-        with contextlib.suppress(OSError), open(f"/proc/{pid}/task/{thread}/children", encoding="ascii") as file:
-            for child in map(int, file.read().split()):
-                found += [child, *_descendants(child)]
-    return found
-
-
-def _listing(path: str) -> list[str]:
-    try:
-        return os.listdir(path)
-    except OSError:
-        return []  # the process has ended meanwhile

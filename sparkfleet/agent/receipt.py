@@ -4,6 +4,7 @@ Sections: ``account``, ``files``, ``release``, ``weights``, ``units``, ``verifie
 refused, one of an older is read.
 """
 
+import contextlib
 import json
 import time
 from pathlib import Path
@@ -12,8 +13,11 @@ from typing import Any
 from .errors import HostError
 from .paths import write
 from .shapes import SCHEMA, Author, Receipt, Verified
+from .wire import build
 
 PATH = Path("/var/lib/sparkfleet/receipt.json")
+
+_SECTIONS = ("account", "release", "weights", "units", "verified")
 
 
 def read() -> dict[str, Any]:
@@ -36,7 +40,10 @@ def read() -> dict[str, Any]:
             f"{PATH}: expected receipt schema {SCHEMA} or older, found {schema}. A newer sparkfleet "
             f"(revision {_revision(content)}) manages this host: deploy with that one or newer."
         )
-    return dict(content)
+    assert isinstance(content, dict)
+    if broken := [name for name in _SECTIONS if not isinstance(content.get(name, {}), dict)]:
+        raise HostError(f"{PATH}: {', '.join(broken)}: expected an object. Restore the receipt from a backup.")
+    return content
 
 
 def record(author: Author, **sections: Any) -> None:
@@ -64,8 +71,12 @@ def summary(content: dict[str, Any]) -> Receipt | None:
 
 
 def verified(content: dict[str, Any]) -> tuple[Verified, ...]:
-    """The last verification of each recipe."""
-    return tuple(Verified(**entry) for entry in content.get("verified", {}).values())
+    """The last verification of each recipe; one of another version counts as none."""
+    outcomes = []
+    for entry in content.get("verified", {}).values():
+        with contextlib.suppress(ValueError):
+            outcomes.append(build(Verified, entry))
+    return tuple(outcomes)
 
 
 def _revision(content: Any) -> str:

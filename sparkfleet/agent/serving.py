@@ -6,7 +6,7 @@ import os
 import time
 from typing import Any
 
-from . import receipt
+from . import ports, receipt
 from .errors import HostError
 from .progress import say
 from .shapes import Author, Expectation, Verified, VerifyOrder
@@ -23,17 +23,21 @@ class NotServing(Exception):
 def wait_until_ready(port: int, model: str, pid: int) -> None:
     """Return once ``/v1/models`` names ``model``. The unit's start timeout bounds this.
 
-    Raises HostError as soon as the engine's process ``pid`` is gone, or names other models.
+    Raises HostError as soon as the engine's process ``pid`` is gone, names other models, or finds its port taken.
     """
     while True:
+        if not os.path.exists(f"/proc/{pid}"):
+            raise HostError(f"the engine (process {pid}) ended before it answered on port {port}.")
         try:
-            if (found := models(port)) != [model]:
-                raise HostError(f"port {port}: expected the model {model}, found {', '.join(found) or 'none'}.")
-            return
+            found = models(port)
         except NotServing:
-            if not os.path.exists(f"/proc/{pid}"):
-                raise HostError(f"the engine (process {pid}) ended before it answered on port {port}.") from None
             time.sleep(INTERVAL)
+            continue
+        if not ports.is_held_by(pid, port):
+            raise HostError(f"port {port}: another process answers there, not the engine. Stop it, then start again.")
+        if found != [model]:
+            raise HostError(f"port {port}: expected the model {model}, found {', '.join(found) or 'none'}.")
+        return
 
 
 def models(port: int) -> list[str]:

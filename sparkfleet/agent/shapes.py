@@ -93,11 +93,12 @@ class Weights:
 
 @dataclass(frozen=True)
 class Unit:
-    """The systemd service of a recipe. ``digest`` covers everything its process was started from."""
+    """The systemd service of a recipe. ``digest`` covers all settings that its process was started from."""
 
     recipe: str
     name: str
     release: str
+    model: str
     files: tuple[TextFile, ...]
     digest: str
     start_timeout: int
@@ -289,10 +290,11 @@ class ReleaseState:
 
 @dataclass(frozen=True)
 class WeightsState:
-    """``problem`` names the first file that is not as the manifest wants it; empty when complete."""
+    """``problem`` names the first file that is not as the manifest wants it; ``changed`` is the newest file's time."""
 
     model: str
     problem: str
+    changed: float = 0.0
 
 
 @dataclass(frozen=True)

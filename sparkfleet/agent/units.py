@@ -135,11 +135,18 @@ def stale(state: UnitState, unit: Unit, replaced: float) -> bool:
     """Whether a running unit's process was started from something else than what is wanted now.
 
     Its digest shows that; a file that was edited behind our back before the start (``replaced`` is that file's time)
-    makes the process suspect whatever its digest says, and so does a release that was built again after it.
+    makes the process suspect whatever its digest says, and so do a release or weights that are newer than it.
     """
     release = Path(unit.release)
     built = next((one.built for one in release_look(str(release.parent)) if one.name == release.name), 0.0)
-    return state.digest != unit.digest or 0 < replaced <= state.started or built > state.started
+    newest = max(built, _weights_changed(unit))
+    return state.digest != unit.digest or 0 < replaced <= state.started or newest > state.started
+
+
+def _weights_changed(unit: Unit) -> float:
+    """When the newest file of the unit's weights was changed."""
+    files = receipt.read().get("weights", {}).get(unit.model, {})
+    return max((os.stat(Path(files["path"]) / name).st_mtime for name in files.get("files", ())), default=0.0)
 
 
 def _drive(verb: str, unit: Unit) -> None:

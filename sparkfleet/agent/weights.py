@@ -20,16 +20,19 @@ def look(model: Glance, known: dict[str, Any]) -> WeightsState:
 
     ``known`` is the receipt's section: a file counts as checked while its inode, size and time are what they were then.
     """
-    marks = known.get(model.model, {}).get("files", {})
-    for file in model.files:
-        mark = _mark(Path(model.path) / file.name)
-        if mark is None:
-            return WeightsState(model.model, f"{file.name} is missing")
-        if mark[1] != file.size:
-            return WeightsState(model.model, f"{file.name} has {mark[1]} bytes, not {file.size}")
-        if marks.get(file.name) != [*mark, file.sha256]:
-            return WeightsState(model.model, f"{file.name} was changed or never checked")
-    return WeightsState(model.model, "")
+    checked = known.get(model.model, {}).get("files", {})
+    marks = {file.name: _mark(Path(model.path) / file.name) for file in model.files}
+    changed = max(mark[2] / 1e9 if mark else 0.0 for mark in marks.values())
+    problems = (_problem(file, marks[file.name], checked.get(file.name)) for file in model.files)
+    return WeightsState(model.model, next(filter(None, problems), ""), changed)
+
+
+def _problem(file: WeightFile, mark: list[int] | None, checked: list[Any] | None) -> str:
+    if mark is None:
+        return f"{file.name} is missing"
+    if mark[1] != file.size:
+        return f"{file.name} has {mark[1]} bytes, not {file.size}"
+    return "" if checked == [*mark, file.sha256] else f"{file.name} was changed or never checked"
 
 
 def apply(order: WeightsOrder, author: Author) -> None:

@@ -94,6 +94,11 @@ def test_a_process_older_than_its_release_is_restarted(desired: Desired) -> None
     assert things(desired, replace(seen, releases=(replace(seen.releases[0], built=101.0),))) == RESTART
 
 
+def test_a_process_older_than_its_weights_is_restarted(desired: Desired) -> None:
+    seen = converged(desired)
+    assert things(desired, replace(seen, weights=(replace(seen.weights[0], changed=101.0),))) == RESTART
+
+
 def test_a_removed_user_is_created_and_nothing_else(desired: Desired) -> None:
     seen = replace(converged(desired), account=None)
     seen = path(seen, "/var/lib/sparkfleet/home", owner="990", group="990")

@@ -15,7 +15,10 @@ from sparkfleet.desired import question
 from tests.unit.builders import converged, machine, wanted
 
 
-@given(st.builds(Verified))
+FINITE = st.floats(allow_nan=False)
+
+
+@given(st.builds(Verified, tokens_per_second=FINITE, at=FINITE))
 def test_there_and_back(value: Verified) -> None:
     text = encode(value)
     assert text.isascii() and "\n" not in text

@@ -78,7 +78,10 @@ def test_sections_are_replaced_and_others_kept(home: Path) -> None:
     assert (summary.revision, summary.user) == ("r2", "bob")
 
 
-@pytest.mark.parametrize("content", ["", "{", "[]", "{}", '{"schema": "1"}', '{"schema": 99, "revision": "r9"}'])
+@pytest.mark.parametrize(
+    "content",
+    ["", "{", "[]", "{}", '{"schema": 1, "units": 5}', '{"schema": "1"}', '{"schema": 99, "revision": "r9"}'],
+)
 def test_a_receipt_not_understood_is_refused(home: Path, content: str) -> None:
     (home / "receipt.json").write_text(content)
     with pytest.raises(HostError, match="receipt"):

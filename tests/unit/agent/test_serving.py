@@ -2,6 +2,8 @@
 
 import http.server
 import json
+import os
+import subprocess
 import threading
 from collections.abc import Iterator
 from typing import ClassVar
@@ -65,9 +67,19 @@ def engine() -> Iterator[int]:
 
 
 def test_ready_means_the_right_model(engine: int) -> None:
-    serving.wait_until_ready(engine, "m", 1)
+    serving.wait_until_ready(engine, "m", os.getpid())
     with pytest.raises(HostError, match="expected the model other, found m"):
-        serving.wait_until_ready(engine, "other", 1)
+        serving.wait_until_ready(engine, "other", os.getpid())
+
+
+def test_somebody_else_on_the_port_is_not_the_engine(engine: int) -> None:
+    other = subprocess.Popen(["sleep", "60"])
+    try:
+        with pytest.raises(HostError, match="another process answers there"):
+            serving.wait_until_ready(engine, "m", other.pid)
+    finally:
+        other.kill()
+        other.wait()
 
 
 def test_an_engine_that_died_is_not_waited_for() -> None:
