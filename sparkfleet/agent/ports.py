@@ -1,0 +1,51 @@
+"""Whose port is it: an engine that is up is not the same as somebody else answering on its port."""
+
+import contextlib
+import os
+
+_LISTEN = "0A"  # include/net/tcp_states.h
+
+
+def is_held_by(pid: int, port: int) -> bool:
+    """Whether process ``pid`` or one of its descendants listens on TCP ``port``.
+
+    Sees the processes of its own user, which is all a unit's last start step has to.
+    """
+    sockets = {f"socket:[{inode}]" for inode in _listening(port)}
+    return any(_open_files(one) & sockets for one in (pid, *descendants(pid)))
+
+
+def descendants(pid: int) -> list[int]:
+    """All children of ``pid``, and theirs."""
+    found: list[int] = []
+    for thread in _listing(f"/proc/{pid}/task"):
+        with contextlib.suppress(OSError), open(f"/proc/{pid}/task/{thread}/children", encoding="ascii") as file:
+            for child in map(int, file.read().split()):
+                found += [child, *descendants(child)]
+    return found
+
+
+def _listening(port: int) -> set[str]:
+    inodes = set()
+    for table in ("/proc/net/tcp", "/proc/net/tcp6"):
+        with contextlib.suppress(OSError), open(table, encoding="ascii") as file:
+            for line in file.readlines()[1:]:
+                fields = line.split()
+                if fields[3] == _LISTEN and int(fields[1].rsplit(":", 1)[1], 16) == port:
+                    inodes.add(fields[9])
+    return inodes
+
+
+def _open_files(pid: int) -> set[str]:
+    links = set()
+    for handle in _listing(f"/proc/{pid}/fd"):
+        with contextlib.suppress(OSError):
+            links.add(os.readlink(f"/proc/{pid}/fd/{handle}"))
+    return links
+
+
+def _listing(path: str) -> list[str]:
+    try:
+        return os.listdir(path)
+    except OSError:
+        return []  # the process has ended meanwhile, or is not ours to see
