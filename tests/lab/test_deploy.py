@@ -274,6 +274,30 @@ def test_an_engine_that_cannot_start_shows_why(served: list[Spark]) -> None:
     assert "service" in repaired(spark)
 
 
+def test_somebody_else_on_the_port_is_told_even_if_it_serves_the_same_model(served: list[Spark]) -> None:
+    spark = served[0]
+    models = '{"data": [{"id": "tiny-llama"}]}'
+    spark.sh(f"systemctl stop {UNIT}; mkdir -p /root/web/v1 && echo '{models}' > /root/web/v1/models")
+    spark.sh("systemd-run --unit=foreign python3 -m http.server --bind 127.0.0.1 --directory /root/web 8000")
+    try:
+        run = deploy("--limit", spark.name)
+    finally:
+        spark.sh("systemctl stop foreign")
+    assert run.status != 0
+    assert "port 8000: another process answers there" in run.said
+    assert spark.process(UNIT)["ActiveState"] in ("failed", "inactive")
+    assert repaired(spark) == "service, verify"
+
+
+def test_weights_changed_on_the_disk_are_mended_and_the_engine_restarted(served: list[Spark]) -> None:
+    spark = served[0]
+    process = spark.process(UNIT)
+    spark.sh("echo x >> /var/lib/sparkfleet/models/tiny-llama/config.json")
+    assert "config.json has 576 bytes, not 574; complete" in dry(spark)
+    assert repaired(spark) == "weights, service, verify"
+    assert spark.process(UNIT)["InvocationID"] != process["InvocationID"]
+
+
 def test_the_sick_model_is_told_by_its_answer(served: list[Spark]) -> None:
     spark = served[1]
     run = deploy("--limit", spark.name, "--data", 'recipes=["tiny-zeros"]')

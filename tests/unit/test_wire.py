@@ -14,7 +14,6 @@ from sparkfleet.agent.wire import WireError, decode, encode
 from sparkfleet.desired import question
 from tests.unit.builders import converged, machine, wanted
 
-
 FINITE = st.floats(allow_nan=False)
 
 
