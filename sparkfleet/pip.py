@@ -7,7 +7,7 @@ import sys
 import venv
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -40,6 +40,10 @@ class Pip:
     machine: str
     glibc: int
     options: tuple[str, ...] = ()
+
+    def also(self, *options: str) -> "Pip":
+        """This pip with further options of ``pip download``."""
+        return replace(self, options=(*self.options, *options))
 
     def download(self, pins: Iterable[Pinned], directory: Path, *, hashed: bool = True) -> None:
         """Put the wheel of each pin, and of nothing else, into ``directory``. Raises UserError with the reason.

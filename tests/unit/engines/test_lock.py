@@ -3,7 +3,6 @@
 import hashlib
 import json
 import subprocess
-import zipfile
 from pathlib import Path
 
 import pytest
@@ -19,6 +18,7 @@ from sparkfleet.locking import lock, uv
 from sparkfleet.locking.uv import Wheel
 from sparkfleet.settings import settings
 from tests.unit.builders import DATA
+from tests.unit.engines.wheels import engine, write_wheel
 
 LOCKED = sorted(path for path in engines.ENGINES.glob("vllm-[0-9]*.lock"))
 
@@ -46,37 +46,6 @@ class TestCommitted:
     def test_its_wheels_are_for_the_target(self, path: Path) -> None:
         for name in engines.wheels(path.read_text(encoding="utf-8")):
             assert name.endswith("any.whl") or "aarch64" in name
-
-
-def write_wheel(
-    directory: Path,
-    name: str,
-    version: str,
-    files: dict[str, str] | None = None,
-    tag: str = "py3-none-any",
-    needs: str = "",
-) -> Path:
-    path = directory / f"{name.replace('-', '_')}-{version}-{tag}.whl"
-    info = f"{name.replace('-', '_')}-{version}.dist-info"
-    meta = f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n{needs}"
-    with zipfile.ZipFile(path, "w") as archive:
-        for inside, text in (files or {}).items():
-            archive.writestr(zipfile.ZipInfo(inside), text)
-        archive.writestr(zipfile.ZipInfo(f"{info}/METADATA"), meta)
-        archive.writestr(zipfile.ZipInfo(f"{info}/WHEEL"), f"Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: {tag}\n")
-        archive.writestr(zipfile.ZipInfo(f"{info}/RECORD"), "")
-    return path
-
-
-def engine(**changes: object) -> Engine:
-    values: dict[str, object] = {"name": "vllm-9", "title": "t", "python": ("3.12",), "pins": {"vllm": "9"}, **changes}
-    return Engine.model_validate(values)
-
-
-@pytest.fixture
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr(engines, "ENGINES", tmp_path)
-    return tmp_path
 
 
 class TestChoice:

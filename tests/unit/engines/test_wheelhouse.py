@@ -1,0 +1,234 @@
+"""A wheelhouse is filled from a lock: each byte checked, nothing fetched twice, whatever stops it."""
+
+import fcntl
+import hashlib
+import os
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from sparkfleet import wheelhouse
+from sparkfleet.agent.lock_file import find_wheels, parse
+from sparkfleet.catalog import engines
+from sparkfleet.catalog.engines import Engine, Source
+from sparkfleet.cli import wheelhouse as command
+from sparkfleet.errors import UserError
+from sparkfleet.locking.lock import render
+from sparkfleet.locking.uv import Wheel
+from tests.unit.engines.wheels import engine, write_wheel
+
+NAMES = ("vllm", "torch", *(f"w{n}" for n in range(12)))
+
+
+class Index:
+    """A package index, and the pip that asks it: what was asked for, in which batches, and with which options."""
+
+    def __init__(self, stock: Path) -> None:
+        self.stock = stock
+        self.broken: set[str] = set()
+        self.asked: list[list[str]] = []
+        self.options: tuple[str, ...] = ()
+        self.ready = threading.Event()
+
+    def also(self, *options: str) -> "Index":
+        self.options = options
+        return self
+
+    def download(self, pins, directory, *, hashed=True):  # type: ignore[no-untyped-def]
+        assert hashed
+        directory.mkdir(parents=True)
+        self.asked.append([pin.name for pin in pins])
+        for pin in pins:
+            if pin.name in self.broken:
+                self.ready.wait(5)
+                raise UserError(f"{pin.name} cannot be had")
+            (wheel,) = self.stock.glob(f"{pin.name}-*.whl")
+            (directory / wheel.name).write_bytes(wheel.read_bytes())
+        self.ready.set()
+
+    @property
+    def names(self) -> list[str]:
+        return [name for batch in self.asked for name in batch]
+
+
+def locked(path: Path) -> Wheel:
+    name, version, *_ = path.name.split("-")
+    return Wheel(name, version, path.name, path.stat().st_size, hashlib.sha256(path.read_bytes()).hexdigest())
+
+
+@pytest.fixture
+def index(here: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Index:
+    stock = tmp_path / "stock"
+    stock.mkdir()
+    closure = [locked(write_wheel(stock, name, "9", {"x": name * 50})) for name in NAMES]
+    uv = locked(write_wheel(stock, "uv", "0.13.9"))
+    (here / "vllm-9.yaml").write_text("name: vllm-9\ntitle: t\npython: ['3.12']\npins: {vllm: '9'}\n")
+    (here / "vllm-9.lock").write_text(render(engine(), closure))
+    (here / "uv.lock").write_text(f"uv==0.13.9 --hash=sha256:{uv.sha256} --hash=sha256:{'f' * 64}\n")
+    made = Index(stock)
+
+    @contextmanager
+    def pip_for(*_: object) -> Iterator[Index]:
+        yield made
+
+    monkeypatch.setattr(wheelhouse, "pip_for", pip_for)
+    monkeypatch.setattr(wheelhouse, "LARGE", 10**9)
+    return made
+
+
+@pytest.fixture
+def dest(tmp_path: Path) -> Path:
+    return tmp_path / "house"
+
+
+def fill(dest: Path, said: list[str] | None = None, wanted: Engine | None = None, **sources: str) -> wheelhouse.Need:
+    return wheelhouse.make(wanted or engine(), dest, sources, (said if said is not None else []).append)
+
+
+def test_it_holds_all_that_a_host_needs(index: Index, dest: Path) -> None:
+    said: list[str] = []
+    lacked = fill(dest, said)
+    assert (lacked.wheels, len(lacked.missing)) == (15, 15)
+    lock = (dest / "vllm-9.lock").read_text()
+    assert lock == engine().lock.read_text()
+    assert set(find_wheels(parse(lock), dest)) == set(NAMES)
+    assert (dest / "uv-0.13.9-py3-none-any.whl").is_file()
+    assert not list(dest.glob("incoming-*"))
+    assert "vllm-9: 0 wheels there (0 MB), 15 to fetch" in said[0]
+    assert "15 of 15 wheels" in said[-1] and " MB, " in said[-1] and said[-1].endswith(" s")
+
+
+def test_nothing_is_fetched_twice(index: Index, dest: Path) -> None:
+    fill(dest)
+    index.asked.clear()
+    assert fill(dest).missing == ()
+    assert index.asked == []
+
+
+@pytest.mark.parametrize("content", [b"", b"cut sho"])
+def test_a_damaged_wheel_alone_is_fetched_again(index: Index, dest: Path, content: bytes) -> None:
+    fill(dest)
+    index.asked.clear()
+    (dest / "w3-9-py3-none-any.whl").write_bytes(content)
+    (dest / "w4-9-py3-none-any.whl").unlink()
+    fill(dest)
+    assert sorted(index.names) == ["w3", "w4"]
+    assert set(find_wheels(parse(engine().lock.read_text()), dest)) == set(NAMES)
+
+
+def test_what_came_before_a_failure_is_kept_and_no_lock_says_it_is_complete(index: Index, dest: Path) -> None:
+    index.broken.add("w0")
+    with pytest.raises(UserError, match="w0 cannot be had"):
+        fill(dest)
+    assert not (dest / "vllm-9.lock").exists()
+    kept = {path.name.split("-")[0] for path in dest.glob("*.whl")}
+    assert kept
+    index.broken.clear()
+    index.asked.clear()
+    fill(dest)
+    assert not kept & set(index.names)
+    assert not list(dest.glob("incoming-*"))
+
+
+def test_what_a_killed_run_left_half_is_not_taken(index: Index, dest: Path) -> None:
+    half = dest / "incoming-0"
+    half.mkdir(parents=True)
+    (half / "w1-9-py3-none-any.whl").write_bytes(b"half")
+    fill(dest)
+    assert "w1" in index.names
+
+
+def test_large_wheels_come_alone(index: Index, dest: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(wheelhouse, "LARGE", 20_000_000)  # uv's, as nothing else here
+    fill(dest)
+    assert index.asked.count(["uv"]) == 1
+    assert max(map(len, index.asked)) == wheelhouse.BATCH
+
+
+def test_no_room_is_said_before_anything_is_fetched(index: Index, dest: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(wheelhouse, "ROOM_FOR_THE_REST", 10**18)
+    with pytest.raises(UserError, match=r"takes \d+\.\d GB, .* are free there\. Free some"):
+        fill(dest)
+    assert index.asked == []
+
+
+def test_room_is_for_what_is_missing_and_what_is_moved(index: Index, dest: Path) -> None:
+    lacking = wheelhouse.need(engine(), dest)
+    largest = sorted((size for size in engines.wheels(engine().lock.read_text()).values()), reverse=True)
+    assert lacking.size == sum(largest) + wheelhouse.UV_SIZE
+    assert lacking.room == lacking.size + wheelhouse.UV_SIZE + largest[0] + wheelhouse.ROOM_FOR_THE_REST
+    fill(dest)
+    assert wheelhouse.need(engine(), dest).room == 0
+
+
+def test_two_runs_do_not_fill_it_together(index: Index, dest: Path) -> None:
+    dest.mkdir()
+    handle = os.open(dest, os.O_RDONLY)
+    fcntl.flock(handle, fcntl.LOCK_EX)
+    try:
+        with pytest.raises(UserError, match="another run"):
+            fill(dest)
+    finally:
+        os.close(handle)
+
+
+def test_wheels_of_another_engine_stay(index: Index, dest: Path) -> None:
+    dest.mkdir()
+    other = write_wheel(dest, "w1", "8")
+    fill(dest)
+    assert other.is_file()
+
+
+class TestSources:
+    def wanted(self) -> Engine:
+        return engine(
+            sources=[
+                Source(distribution="vllm", kind="wheel", what="yours"),
+                Source(distribution="torch", kind="index", what="CUDA"),
+            ],
+            pins={"vllm": "9", "torch": "9"},
+        )
+
+    def test_a_given_wheel_is_copied_and_a_given_index_asked_for_its_own_alone(self, index: Index, dest: Path) -> None:
+        wheel = index.stock / "vllm-9-py3-none-any.whl"
+        fill(dest, None, self.wanted(), vllm=str(wheel), torch="x://given")
+        assert "vllm" not in index.names
+        assert ["torch"] in index.asked
+        assert set(find_wheels(parse(engine().lock.read_text()), dest)) == set(NAMES)
+        assert index.options == ("--extra-index-url", "x://given")
+
+    def test_one_that_is_not_given_is_asked_for(self, index: Index, dest: Path) -> None:
+        with pytest.raises(UserError, match=r"(vllm|torch) 9: only you know where it is; give --source"):
+            fill(dest, None, self.wanted())
+
+    def test_a_given_wheel_that_is_another_is_refused(self, index: Index, dest: Path, tmp_path: Path) -> None:
+        other = write_wheel(tmp_path, "vllm", "9", {"x": "other"})
+        with pytest.raises(UserError, match="expected the wheel of vllm 9 that the lock was made from"):
+            fill(dest, None, self.wanted(), vllm=str(other), torch="x://given")
+
+
+def test_an_engine_without_a_lock_is_refused_with_its_command(index: Index, dest: Path, here: Path) -> None:
+    (here / "vllm-9.lock").unlink()
+    with pytest.raises(UserError, match=r"it has no lock\. Make it with `sparkfleet lock vllm-9`"):
+        fill(dest)
+    assert not dest.exists()
+
+
+def test_the_command_says_what_it_would_take_and_then_takes_it(index: Index, dest: Path) -> None:
+    dry = CliRunner().invoke(command.command, ["vllm-9", "--dest", str(dest), "--dry"])
+    assert dry.exit_code == 0 and "vllm-9: 15 wheels, 0 there" in dry.output and "to fetch: 15 wheels" in dry.output
+    assert not dest.exists() and index.asked == []
+    done = CliRunner().invoke(command.command, ["vllm-9", "--dest", str(dest)])
+    assert done.exit_code == 0 and "15 wheels of vllm-9, complete; 15 fetched now" in done.output
+    bad = CliRunner().invoke(command.command, ["vllm-8", "--dest", str(dest)])
+    assert bad.exit_code == 2
+
+
+def test_a_file_where_the_directory_should_be(index: Index, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(UserError, match="Not a directory"):
+        fill(tmp_path / "file" / "house")
