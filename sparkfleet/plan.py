@@ -1,9 +1,10 @@
 """What should be true on a host, worked out from its settings and the catalog. Pure: no host is asked."""
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
+from packaging.version import Version
 from pydantic import BaseModel, ConfigDict, Field
 
 from sparkfleet.agent.patching.shapes import PatchSet
@@ -83,19 +84,26 @@ def plan_host(host: str, data: Mapping[str, object]) -> HostPlan:
     try:
         recipes = [recipe(name) for name in chosen.recipes]
         _check_ports(recipes)
-        releases = {one.name: _release(chosen, _engine_for(chosen, one)) for one in recipes}
+        wanted = {one.name: _engine_for(chosen, one) for one in recipes}
+        releases = {name: _release(chosen, one) for name, one in wanted.items()}
     except UserError as error:
         raise UserError(f"{host}: {error}") from None
     need = sum(one.memory.total for one in recipes)
     return HostPlan(
         host=host,
-        driver_minimum=drivers().minimum,
+        driver_minimum=_driver_minimum(wanted.values()),
         python=chosen.python,
         memory=round((need + chosen.os_reserve) * GIB),
         clock_skew=chosen.clock_skew,
         releases=tuple({release.name: release for release in releases.values()}.values()),
         recipes=tuple(_recipe(chosen, one, releases[one.name]) for one in recipes),
     )
+
+
+def _driver_minimum(wanted: Iterable[Engine]) -> str:
+    """The newest driver that the policy or one of the engines asks for."""
+    asked = (one.driver_minimum for one in wanted if one.driver_minimum)
+    return max((drivers().minimum, *asked), key=Version)
 
 
 def _engine_for(chosen: Settings, wanted: Recipe) -> Engine:

@@ -49,6 +49,7 @@ class _Scope:
     owner: Found | None
     variables: dict[str, _Kwargs] = field(default_factory=dict)
     changed: dict[tuple[str, str], ast.expr | None] = field(default_factory=dict)
+    removed: dict[str, list[object]] = field(default_factory=dict)
 
 
 class _Reader:
@@ -142,6 +143,8 @@ class _Reader:
     def _call(self, scope: _Scope, call: ast.Call) -> None:
         if not isinstance(call.func, ast.Attribute):
             return
+        if call.func.attr == "remove":
+            self._remove(scope, call.func.value, call.args[0])
         if call.func.attr == "add_argument":
             self._argument(scope, call)
         elif call.func.attr == "add_cli_args" and (owner := self._class(scope, call.func.value)):
@@ -149,6 +152,28 @@ class _Reader:
                 if method := _method(above, "add_cli_args"):
                     self.function(Found(above.module, method), owner)
                     return
+
+    def _remove(self, scope: _Scope, target: ast.expr, what: ast.expr) -> None:
+        """``kwargs["field"]["choices"].remove(what)``: for the command line, the field has one choice less."""
+        if isinstance(target, ast.Subscript) and ast.unparse(target.slice) == "'choices'":
+            kwargs = self._kwargs(scope, target.value)
+            if kwargs and kwargs.field and (value := self._constant(scope, what)) is not None:
+                scope.removed.setdefault(kwargs.field, []).append(value)
+
+    def _constant(self, scope: _Scope, node: ast.expr) -> object:
+        if isinstance(node, ast.Constant):
+            return node.value
+        for one in self.source.find(scope.module, node.id) if isinstance(node, ast.Name) else []:
+            if isinstance(one.node, ast.Assign | ast.AnnAssign) and isinstance(one.node.value, ast.Constant):
+                return one.node.value.value
+        return None
+
+    def _choices(self, scope: _Scope, node: ast.expr) -> ast.expr:
+        """``get_args(Alias)`` as the list that it gives; any other expression as it is."""
+        if isinstance(node, ast.Call) and ast.unparse(node.func) == "get_args":
+            values = hint(self.source, scope.module, node.args[0]).literals
+            return ast.List([ast.Constant(value) for value in values], ast.Load())
+        return node
 
     def _argument(self, scope: _Scope, call: ast.Call) -> None:
         names = [str(one.value) for one in call.args if isinstance(one, ast.Constant)]
@@ -158,7 +183,7 @@ class _Reader:
         given: dict[str, ast.expr | None] = {}
         for keyword in call.keywords:
             if keyword.arg is not None:
-                given[keyword.arg] = keyword.value
+                given[keyword.arg] = self._choices(scope, keyword.value)
             else:
                 row |= self._spread(scope, keyword.value)
         self._add(scope, names, _adjusted(row, given))
@@ -194,6 +219,8 @@ class _Reader:
             name = kwargs.owner.node.name if isinstance(kwargs.owner.node, ast.ClassDef) else ""
             raise UserError(f"{kwargs.owner.module}: {name} has no field {kwargs.field}, which a flag is made from.")
         row = _of_hint(hint(self.source, *there))
+        if removed := scope.removed.get(kwargs.field):
+            row["choices"] = [one for one in row["choices"] if one not in removed]
         return _adjusted(row, {key: value for (name, key), value in scope.changed.items() if name == kwargs.field})
 
 
@@ -207,7 +234,8 @@ def _of_hint(of: Hint) -> dict[str, Any]:
         row: dict[str, Any] = {"type": type(of.literals[0]).__name__, "choices": _sorted(of.literals)}
         return row | ({"open": True} if "str" in of.plain or of.checked_only else {})
     if of.members:
-        return {"type": "str", "choices": sorted(of.members), "loose": True}
+        row = {"type": "str", "choices": sorted(of.members), "loose": True}
+        return row | ({"open": True} if of.checked_only else {})
     if of.collections:
         inner = _of_hint(of.collections[0])
         return inner | {"many": True} if inner["type"] != "json" else {"type": "str", "many": True}
@@ -240,6 +268,9 @@ def _adjusted(row: dict[str, Any], given: dict[str, ast.expr | None]) -> dict[st
             row["open"] = True  # more are added by a computation
         elif key == "choices" and isinstance(value, ast.List | ast.Tuple):
             row["choices"] = _sorted([ast.literal_eval(one) for one in value.elts])
+        elif key == "choices" and isinstance(value, ast.BinOp) and isinstance(value.left, ast.List):
+            row["choices"] = _sorted([ast.literal_eval(one) for one in value.left.elts])
+            row["open"] = True  # and what this machine has
         elif key == "deprecated" and text == "True":
             row["deprecated"] = True
     return row

@@ -15,7 +15,7 @@ class Hint:
     """The union of an annotation's parts.
 
     ``plain``: names of built-in types and of classes that are none of the others. ``literals``: values of ``Literal``.
-    ``checked_only``: they are seen by type checkers only; what runs takes any text. ``members``: of an enumeration.
+    ``checked_only``: what runs takes others than these literals or members too. ``members``: of an enumeration.
     ``json``: a data class or dictionary, written as JSON. ``collections``: a hint for the elements of each.
     """
 
@@ -118,7 +118,8 @@ class _Reader:
     def _class(self, found: Found, node: ast.ClassDef) -> Hint:
         bases = {_last(base) for one in self.source.lineage(found) for base in _bases(one.node)}
         if bases & {"Enum", "IntEnum", "StrEnum"}:
-            return Hint(members=[name for one in node.body for name in _member(one)])
+            members = [name for one in node.body for name in _member(one)]
+            return Hint(members=members, checked_only="IntEnum" in bases)  # that is given by number too
         if bases & {"dict", "TypedDict", "BaseModel"} or any(_is_data(one) for one in node.decorator_list):
             return Hint(json=True)
         return Hint(plain={node.name})

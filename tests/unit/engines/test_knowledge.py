@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from vllm.quant import Methods
 else:
     Methods = Any
+UNWANTED: Final = 32
 Kind = Literal["b", "a"]
 Both = Literal[Kind, "c"]
 
@@ -56,7 +57,7 @@ class ModelConfig(Base):
     backend: Backend | None = None
     nested: Nested = None
     names: list[str] | None = None
-    ranks: list[Literal[16, 8]] | None = None
+    ranks: list[Literal[16, 8, 32]] | None = None
     extra: dict[str, Any] | None = None
     eager: bool = False
     token: bool | str | None = None
@@ -65,7 +66,7 @@ class ModelConfig(Base):
 """
 ARGS = """
 import argparse
-from vllm.config.model import ModelConfig
+from vllm.config.model import UNWANTED, ModelConfig
 
 class EngineArgs:
     @staticmethod
@@ -78,6 +79,7 @@ class EngineArgs:
         loose = kw["both"]
         loose["type"] = lambda s: s.lower().replace("-", "_")
         kw["traces"]["choices"] += ["a,b"]
+        kw["ranks"]["choices"].remove(UNWANTED)
         kw["nested"]["type"] = optional_type(json.loads)
         group.add_argument("--both", **loose)
         group.add_argument("--method", **kw["method"])
@@ -102,6 +104,7 @@ class AsyncEngineArgs(EngineArgs):
         return parser
 """
 FRONT = """
+from vllm.config.model import Kind
 from vllm.engine.arg_utils import AsyncEngineArgs
 
 @config
@@ -139,6 +142,8 @@ def make_arg_parser(parser):
     parser.add_argument("model_tag", type=str, nargs="?")
     parser.add_argument("--count", "-asc", type=int)
     parser.add_argument("--mode", choices=["y", "x"])
+    parser.add_argument("--device", choices=["cpu"] + ([here] if here else []))
+    parser.add_argument("--level", choices=get_args(Kind))
     parser = FrontendArgs.add_cli_args(parser)
     parser = AsyncEngineArgs.add_cli_args(parser)
     return parser
@@ -186,6 +191,8 @@ def test_flags(site: Path) -> None:
     assert known == {
         "--count": {"type": "int", "aliases": ["-asc"]},
         "--mode": {"type": "str", "choices": ["x", "y"]},
+        "--device": {"type": "str", "choices": ["cpu"], "open": True},
+        "--level": {"type": "str", "choices": ["a", "b"]},
         "--api-key": {"type": "str", "many": True},
         "--middleware": {"type": "str", "many": True},
         "--port": {"type": "int"},

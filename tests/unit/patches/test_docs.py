@@ -3,10 +3,10 @@
 python -m tests.unit.patches.test_docs      write them anew
 """
 
-import re
 from pathlib import Path
 
 from sparkfleet.catalog.patches import Patch, Standing, covers, load_patches
+from tests.unit.generated import rendered
 from tests.upstream.verdicts import CUTLASS, FLASHINFER, OF_CUTLASS, OF_FLASHINFER, OF_VLLM, VLLM
 
 DOCS = Path(__file__).parents[3] / "docs/patches.md"
@@ -57,17 +57,9 @@ def tables() -> dict[str, str]:
     }
 
 
-def rendered(text: str) -> str:
-    for name, table in tables().items():
-        begin, end = f"<!-- generated: {name} -->", "<!-- end -->"
-        assert begin in text, f"docs/patches.md has no {begin}"
-        text = re.sub(f"{re.escape(begin)}.*?{end}", lambda _: f"{begin}\n{table}\n{end}", text, count=1, flags=re.S)  # noqa: B023
-    return text
-
-
 def test_the_page_is_what_the_catalog_says() -> None:
     text = DOCS.read_text(encoding="utf-8")
-    assert text == rendered(text), "run: python -m tests.unit.patches.test_docs"
+    assert text == rendered(text, tables()), "run: python -m tests.unit.patches.test_docs"
 
 
 def test_every_patch_has_a_verdict() -> None:
@@ -75,4 +67,4 @@ def test_every_patch_has_a_verdict() -> None:
 
 
 if __name__ == "__main__":
-    DOCS.write_text(rendered(DOCS.read_text(encoding="utf-8")), encoding="utf-8")
+    DOCS.write_text(rendered(DOCS.read_text(encoding="utf-8"), tables()), encoding="utf-8")
