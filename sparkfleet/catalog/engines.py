@@ -19,6 +19,9 @@ ENGINES = CATALOG / "engines"
 UNPACKED_PER_WHEEL_BYTE = 3
 """Bytes on disk that a byte of wheel becomes, at the most: 2.1 to 2.3 for the closures of vLLM 0.20.1 to 0.33.0."""
 
+UNKNOWN_WHEEL = 1_000_000_000
+"""Bytes that a wheel is taken for when its index does not say: none in the committed locks is larger."""
+
 _HASH = re.compile(r"--hash=sha256:([0-9a-f]{64})")
 _FILE = re.compile(r"^# (\S+\.whl) (\d+)$", re.MULTILINE)
 
@@ -159,7 +162,7 @@ def uv() -> Uv:
 
 def wheels(lock: str) -> dict[str, int]:
     """File name and bytes of each wheel of a lock that ``sparkfleet lock`` made, from the comments above its pins."""
-    return {name: int(size) for name, size in _FILE.findall(lock)}
+    return {name: int(size) or UNKNOWN_WHEEL for name, size in _FILE.findall(lock)}
 
 
 def wheels_size(lock: str) -> int:

@@ -208,6 +208,30 @@ def test_uv_itself_resolves_a_given_wheel_offline(given: tuple[Engine, Path], mo
     assert (found.sha256, found.size) == (hashlib.sha256(wheel.read_bytes()).hexdigest(), wheel.stat().st_size)
 
 
+def test_uv_itself_takes_from_a_given_index_what_it_is_given_for(
+    given: tuple[Engine, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    try:
+        uv.find_uv()
+    except UserError:
+        pytest.skip("no uv here")
+    (tmp_path / "simple" / "torch").mkdir(parents=True)
+    torch = write_wheel(tmp_path / "simple" / "torch", "torch", "2.10.0+cu130")
+    digest = hashlib.sha256(torch.read_bytes()).hexdigest()
+    link = f'<a href="{torch.name.replace("+", "%2B")}#sha256={digest}">{torch.name}</a>'
+    (tmp_path / "simple" / "torch" / "index.html").write_text(link)
+    wanted = engine(
+        pins={"vllm": "9", "torch": "2.10.0+cu130"},
+        sources=[*given[0].sources, Source(distribution="torch", kind="index", what="CUDA")],
+    )
+    monkeypatch.setenv("UV_OFFLINE", "1")
+    places = {"vllm": str(given[1]), "torch": (tmp_path / "simple").as_uri()}
+    found, _ = uv.resolve(wanted, places, {}, ())
+    assert (found.version, found.file, found.sha256) == ("2.10.0+cu130", torch.name, digest)
+    # such an index says no size: room is then kept for a large one
+    assert engines.wheels(lock.render(wanted, [found])) == {torch.name: engines.UNKNOWN_WHEEL}
+
+
 def test_an_engine_without_a_lock_is_refused_with_the_command_that_makes_one(given: tuple[Engine, Path]) -> None:
     with pytest.raises(UserError) as error:
         plan._lock(settings("spark-7d19", DATA), given[0])
