@@ -18,6 +18,7 @@ from sparkfleet.agent.paths import sha256
 from sparkfleet.catalog import engines
 from sparkfleet.catalog.engines import Engine
 from sparkfleet.errors import UserError
+from sparkfleet.overlaps import undeclared
 from sparkfleet.pins import Pin, normal, read
 from sparkfleet.pip import Pip, pip_for
 
@@ -149,7 +150,8 @@ def make(engine: Engine, dest: Path, sources: Mapping[str, str], progress: Progr
     """Have every wheel of an engine's lock, and uv's, in ``dest``; what was lacking before.
 
     The lock itself is written last, as ``<engine>.lock``: where it is, everything is. Wheels of other engines stay.
-    Raises UserError: no lock, no room, no index, a file that is not the lock's, another run that is filling it.
+    Raises UserError: no lock, no room, no index, a file that is not the lock's, another run that is filling it, two
+    wheels that own a path with different bytes without the engine's file saying so.
     """
     _pins(engine)
     try:
@@ -164,6 +166,7 @@ def make(engine: Engine, dest: Path, sources: Mapping[str, str], progress: Progr
             )
             check_room(dest, lacking.room, "Free some, or name a directory on another disk.")
             _fill(filling, engine, lacking, sources)
+            _check_overlaps(engine, dest)
             _write_lock(engine, dest)
     except OSError as error:
         raise UserError(f"{error.filename or dest}: {error.strerror}.") from None
@@ -200,6 +203,17 @@ def _copy(given: Path, pin: Pin, filling: Filling) -> None:
     incoming.mkdir()
     shutil.copyfile(given, incoming / given.name)
     filling.keep(incoming)
+
+
+def _check_overlaps(engine: Engine, dest: Path) -> None:
+    pins = {(pin.name, pin.version): pin.name for pin in read(engine.lock)}
+    wheels = {pin: path for path in dest.glob("*.whl") for pin in [pin_of(path, hashed=False)]}
+    ours = {pins[pin.name, pin.version]: path for pin, path in wheels.items() if (pin.name, pin.version) in pins}
+    if found := undeclared(ours, engine.overlaps):
+        raise UserError(
+            f"engine {engine.name}: distributions own the same paths with different bytes, and its file does not say "
+            f"which wins. {'; '.join(found)}. Pin others, or declare them under `overlaps`."
+        )
 
 
 def _write_lock(engine: Engine, dest: Path) -> None:

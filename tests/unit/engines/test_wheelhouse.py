@@ -14,11 +14,12 @@ from click.testing import CliRunner
 from sparkfleet import wheelhouse
 from sparkfleet.agent.lock_file import find_wheels, parse
 from sparkfleet.catalog import engines
-from sparkfleet.catalog.engines import Engine, Source
+from sparkfleet.catalog.engines import Engine, Overlap, Source
 from sparkfleet.cli import wheelhouse as command
 from sparkfleet.errors import UserError
 from sparkfleet.locking.lock import render
 from sparkfleet.locking.uv import Wheel
+from sparkfleet.overlaps import undeclared
 from tests.unit.engines.wheels import engine, write_wheel
 
 NAMES = ("vllm", "torch", *(f"w{n}" for n in range(12)))
@@ -64,7 +65,7 @@ def locked(path: Path) -> Wheel:
 def index(here: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Index:
     stock = tmp_path / "stock"
     stock.mkdir()
-    closure = [locked(write_wheel(stock, name, "9", {"x": name * 50})) for name in NAMES]
+    closure = [locked(write_wheel(stock, name, "9", {f"{name}/x": name * 50})) for name in NAMES]
     uv = locked(write_wheel(stock, "uv", "0.13.9"))
     (here / "vllm-9.yaml").write_text("name: vllm-9\ntitle: t\npython: ['3.12']\npins: {vllm: '9'}\n")
     (here / "vllm-9.lock").write_text(render(engine(), closure))
@@ -232,3 +233,47 @@ def test_a_file_where_the_directory_should_be(index: Index, tmp_path: Path) -> N
     (tmp_path / "file").touch()
     with pytest.raises(UserError, match="Not a directory"):
         fill(tmp_path / "file" / "house")
+
+
+class TestOverlaps:
+    """Two wheels with one path: the same bytes are no matter, other bytes are one unless it is declared."""
+
+    def wheels(self, directory: Path, **files: dict[str, str]) -> dict[str, Path]:
+        return {name: write_wheel(directory, name, "1", content) for name, content in files.items()}
+
+    def test_other_bytes_are_named_by_pair_and_path(self, tmp_path: Path) -> None:
+        one = {f"d/{n}": "one" for n in range(5)} | {"same": "s", "own": "1"}
+        other = {f"d/{n}": "two" for n in range(5)} | {"same": "s"}
+        found = undeclared(self.wheels(tmp_path, beta=one, alpha=other, gamma={"own2": "1"}), [])
+        assert found == ["alpha and beta: d/0, d/1, d/2 and 2 more"]
+
+    def test_a_declared_pair_is_as_it_should_be(self, tmp_path: Path) -> None:
+        wheels = self.wheels(tmp_path, alpha={"x": "1"}, beta={"x": "2"}, gamma={"x": "3"})
+        declared = [Overlap(winner="beta", loser="alpha", why="w"), Overlap(winner="gamma", loser="alpha", why="w")]
+        assert undeclared(wheels, declared) == ["beta and gamma: x"]
+
+    def test_a_data_directory_lies_where_it_is_installed(self, tmp_path: Path) -> None:
+        wheels = self.wheels(
+            tmp_path,
+            alpha={"x/y": "1", "bin/t": "1"},
+            beta={"beta-1.data/purelib/x/y": "2", "beta-1.data/scripts/t": "2"},
+        )
+        assert undeclared(wheels, []) == ["alpha and beta: x/y"]
+
+    def test_what_is_no_archive_is_said(self, tmp_path: Path) -> None:
+        (tmp_path / "a-1-py3-none-any.whl").write_text("no")
+        with pytest.raises(UserError, match="expected a wheel; it is no archive"):
+            undeclared({"a": tmp_path / "a-1-py3-none-any.whl"}, [])
+
+    def test_a_wheelhouse_with_one_is_not_called_complete(self, index: Index, dest: Path, here: Path) -> None:
+        closure = [locked(path) for path in sorted(index.stock.glob("*.whl")) if not path.name.startswith("uv-")]
+        for name in ("w1", "w2"):
+            wheel = write_wheel(index.stock, name, "9", {"shared": name})
+            closure = [locked(wheel) if one.name == name else one for one in closure]
+        engine().lock.write_text(render(engine(), closure))
+        with pytest.raises(UserError, match=r"does not say which wins\. w1 and w2: shared"):
+            fill(dest)
+        assert not (dest / "vllm-9.lock").exists()
+        index.asked.clear()
+        fill(dest, None, engine(overlaps=[{"winner": "w1", "loser": "w2", "why": "x"}]))
+        assert index.asked == [] and (dest / "vllm-9.lock").exists()
