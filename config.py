@@ -7,7 +7,7 @@ import sys
 import paramiko
 from pyinfra import config
 
-# pyinfra forbids .pyc files, so as not to litter; roles and sparkfleet are packages, and compiling them takes half a run.
+# pyinfra forbids .pyc files, so as not to litter; without those of our packages half a run is compiling them.
 sys.dont_write_bytecode = False
 
 config.REQUIRE_PYINFRA_VERSION = "~=3.10.0"  # roles/_lib leans on how this one runs facts and operations
