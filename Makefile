@@ -4,6 +4,7 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 AS_ROOT := $(if $(filter 0,$(shell id -u)),,sudo --preserve-env=HOME,SPARKFLEET_CACHE,SPARKFLEET_LAB,XDG_CACHE_HOME)
 BIN := .venv/bin
+PYTHON := $(shell command -v python3)
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
 .PHONY: help demo test test-unit test-upstream test-lab lint lab-down lab-packages lock-dev
@@ -55,7 +56,8 @@ lock-dev: .venv/ready  ## Make the hashed requirements of this machine's own pac
 
 .venv/ready: requirements/dev.txt pyproject.toml
 	@echo "Making the virtual environment .venv from requirements/dev.txt"
-	python3 -m venv .venv
+	rm -rf .venv
+	$(PYTHON) -m venv .venv
 	$(BIN)/pip install -qq --disable-pip-version-check --require-hashes -r requirements/dev.txt
 	$(BIN)/pip install -qq --disable-pip-version-check --no-deps --no-build-isolation -e .
 	@touch $@

@@ -1,5 +1,6 @@
 """Read by pyinfra before anything else."""
 
+import os
 import signal
 import socket
 import sys
@@ -20,9 +21,11 @@ def _without_nagle(self, sock, *args, **kwargs):  # type: ignore[no-untyped-def]
     _connect(self, sock, *args, **kwargs)
     if isinstance(self.sock, socket.socket):  # not a ProxyCommand or a jump host's channel
         self.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        # A link that is cut must end the run: without this it waits for ever.
+        # A link that is cut must end the run within half a minute: without these it waits for ever.
         self.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, 30_000)
-    self.set_keepalive(10)
+        self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        self.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 10)
+        self.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 10)
 
 
 paramiko.Transport.__init__ = _without_nagle
@@ -31,7 +34,8 @@ paramiko.Transport.__init__ = _without_nagle
 def _interrupted(*_: object) -> None:
     # pyinfra itself ends with status 0 on Ctrl-C, which a script would take for success.
     print("\nInterrupted: the hosts undo what was half done. Run the same command again to go on.", file=sys.stderr)
-    sys.exit(130)
+    # At once, with every connection: an exception would end one greenlet and leave the hosts' to go on.
+    os._exit(130)
 
 
 signal.signal(signal.SIGINT, _interrupted)

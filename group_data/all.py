@@ -15,8 +15,9 @@ __all__ = (
 # Proves that this file was read: pyinfra looks for it in the directory it is run in, and says nothing if it finds none.
 settings_version = 1
 
-# What the host serves: names of files in catalog/recipes/.
-recipes: list[str] = []
+# What a host serves: names of files in catalog/recipes/. Each host or group must say; [] stands for nothing, and what
+# served before is then stopped and removed.
+recipes = None
 
 # None: the engine each recipe prefers. An engine of catalog/engines/ overrides that.
 engine = None

@@ -166,14 +166,15 @@ class Lab:
         with locked(RUN):
             network.ensure_management()
             taken = {host.number for lab in state.labs() for host in state.hosts(lab)}
-            free = (number for number in network.NUMBERS if number not in taken)
-            for name, scene in zip(names, wanted, strict=True):
-                if name not in have:
-                    number = next(free, None)
-                    if number is None:
-                        raise UserError(f"No more than {len(network.NUMBERS)} lab hosts fit on one machine.")
-                    host = Host(lab=self.name, name=name, number=number, scenario=scene, options=options)
-                    have[name] = state.save(host)
+            free = [number for number in network.NUMBERS if number not in taken]
+            new = [(name, scene) for name, scene in zip(names, wanted, strict=True) if name not in have]
+            if len(new) > len(free):
+                raise UserError(
+                    f"{len(new)} more lab hosts were asked for; this machine has room for {len(free)} more."
+                )
+            for number, (name, scene) in zip(free, new, strict=False):
+                host = Host(lab=self.name, name=name, number=number, scenario=scene, options=options)
+                have[name] = state.save(host)
         return [have[name] for name in names]
 
     def _bring_up(self, host: Host, scene: str, base: Path, cancelled: Callable[[], bool]) -> None:

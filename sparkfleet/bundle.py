@@ -29,6 +29,9 @@ _BOOT = (
     "os.execv(sys.executable,[sys.executable,'-I',path]+sys.argv[1:])\n"
 )
 
+#: Owner, mode and kind of the agent and of its directory.
+_OURS = "0 644 regular file,0 755 directory,"
+
 _PACKAGE = Path(__file__).resolve().parent
 _EPOCH = (1980, 1, 1, 0, 0, 0)  # the earliest a zip file can say: no clock in the bytes
 _ENTRY = "import sys\nfrom sparkfleet.agent.__main__ import main\nsys.exit(main(sys.argv[1:]))\n"
@@ -54,11 +57,16 @@ def agent_hash() -> str:
 
 
 def installed_agent(verb: str) -> str:
-    """A shell command that runs the host's own agent if it is this very one, and says ``OTHER_AGENT`` if not."""
+    """A shell command that runs the host's own agent if it is this very one, and says ``OTHER_AGENT`` if not.
+
+    It must be root's in root's directory, links not followed: whoever else could write it would become root.
+    """
     same = f'[ "$(sha256sum < {AGENT} 2>/dev/null)" = "{agent_hash()}  -" ]'
+    ours = f'[ "$(stat -c "%u %a %F" {AGENT} {AGENT.rpartition("/")[0]} 2>/dev/null | tr "\\n" ,)" = "{_OURS}" ]'
     return (
-        f"command -v python3 >/dev/null || {{ echo {shlex.quote(NO_PYTHON)}; exit 0; }}; "
-        f"if {same}; then exec python3 -I {AGENT} {verb}; else echo {shlex.quote(OTHER_AGENT)}; fi"
+        f"command -v python3 >/dev/null || {{ printf '\\n%s\\n' {shlex.quote(NO_PYTHON)}; exit 64; }}; "
+        f"if {ours} && {same}; then exec python3 -I {AGENT} {verb}; "
+        f"else printf '\\n%s\\n' {shlex.quote(OTHER_AGENT)}; exit 64; fi"
     )
 
 

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from sparkfleet.agent.account import FIRST_REGULAR_UID
 from sparkfleet.agent.shapes import Directory, Observed, PathState, TextFile, Unit, UnitState, Verified
 from sparkfleet.bundle import AGENT
 from sparkfleet.desired import Desired
@@ -42,6 +43,10 @@ def _account(wanted: Desired, seen: Observed) -> Iterator[Change]:
         yield Change("account", AGENT, "another version" if seen.agent else "missing", "lay down")
     if seen.account is None:
         yield Change("account", f"user {name}", "missing", "create")
+    elif groups := seen.account.missing_groups:
+        yield Change("account", f"user {name}", f"not in {', '.join(groups)}", "add")
+    elif seen.account.uid >= FIRST_REGULAR_UID:
+        yield Change("account", f"user {name}", "a person's account, not a system user", "refuse")
     for directory in wanted.account.directories:
         yield from _directory(directory, seen.paths.get(directory.path), bool(seen.account))
     for file in wanted.account.files:
@@ -120,7 +125,7 @@ def _running(unit: Unit, found: UnitState | None, seen: Observed) -> Iterator[Ch
         yield Change("service", unit.name, "runs from a release that is or was built again", "restart")
     elif any(one.model == unit.model and one.changed > found.started for one in seen.weights):
         yield Change("service", unit.name, "its weights were changed after it was started", "restart")
-    elif _suspect(unit, found, seen):
+    elif _suspect(unit, found, seen) or (seen.receipt and found.invocation in seen.receipt.suspects):
         yield Change("service", unit.name, "may run from a file that was edited", "restart")
     elif found.needs_reload:
         yield Change("service", unit.name, "systemd has an older file in mind", "reload")

@@ -1,6 +1,7 @@
 """Read an inventory as pyinfra reads it, by asking pyinfra itself: its precedence of data is not ours to repeat."""
 
 import json
+import re
 import subprocess
 import sys
 from typing import Any
@@ -18,5 +19,14 @@ def hosts(inventory: str) -> dict[str, dict[str, Any]]:
     try:
         return {str(entry["name"]): dict(entry["data"]) for entry in json.loads(done.stdout)}
     except (ValueError, KeyError, TypeError):
-        said = " ".join((done.stderr or done.stdout).split())[-600:]
-        raise UserError(f"{inventory}: pyinfra cannot read this inventory: {said or 'it printed nothing'}.") from None
+        raise UserError(f"{inventory}: pyinfra cannot read this inventory: {_reason(done.stderr)}.") from None
+
+
+def _reason(said: str) -> str:
+    """The error itself out of what pyinfra prints around it, and the last place in a file it names."""
+    errors = re.findall(r"^(?:--> pyinfra error.*?:\s*)?(?:\w+\.)*(\w*(?:Error|Exception): .*)$", said, re.MULTILINE)
+    places = re.findall(r'File "([^"]+)", line (\d+)', said)
+    where = f" ({places[-1][0]}, line {places[-1][1]})" if places else ""
+    lines = [line.removeprefix("--> ").strip() for line in said.splitlines() if line.strip()]
+    told = errors[-1] if errors else (lines[-1] if lines else "it printed nothing")
+    return told.rstrip(".") + where

@@ -7,6 +7,8 @@ from pathlib import Path
 from packaging.version import Version
 from pydantic import BaseModel, ConfigDict, Field
 
+from sparkfleet.agent.errors import HostError
+from sparkfleet.agent.lock_file import parse
 from sparkfleet.agent.patching.shapes import PatchSet
 from sparkfleet.agent.wire import encode
 from sparkfleet.catalog.drivers import drivers
@@ -82,6 +84,8 @@ def plan_host(host: str, data: Mapping[str, object]) -> HostPlan:
     """The plan of one host. Raises UserError, naming the host, for whatever its data asks that cannot be."""
     chosen = settings(host, data)
     try:
+        if twice := [name for name, times in Counter(chosen.recipes).items() if times > 1]:
+            raise UserError(f"recipes: {', '.join(twice)} is named twice.")
         recipes = [recipe(name) for name in chosen.recipes]
         _check_ports(recipes)
         wanted = {one.name: _engine_for(chosen, one) for one in recipes}
@@ -108,9 +112,9 @@ def _driver_minimum(wanted: Iterable[Engine]) -> str:
 
 def _engine_for(chosen: Settings, wanted: Recipe) -> Engine:
     name = chosen.engine or wanted.engines[0]
+    found = engine(name)
     if name not in wanted.engines:
         raise UserError(f"recipe {wanted.name} is not for engine {name}; it is for: {', '.join(wanted.engines)}.")
-    found = engine(name)
     if chosen.python not in found.python:
         raise UserError(f"python {chosen.python!r}: engine {name} is for {', '.join(found.python)}.")
     return found
@@ -151,7 +155,12 @@ def _lock(chosen: Settings, wanted: Engine) -> str:
             f"engine {wanted.name}: `lock` must name the requirements.lock of its wheelhouse, a file on this machine."
         )
     try:
-        return path.read_text(encoding="utf-8")
+        text = path.read_text(encoding="utf-8")
+        if not parse(text):
+            raise HostError("lock: no line pins a distribution.")
+        return text
+    except HostError as error:
+        raise UserError(f"engine {wanted.name}: {path}: {error}") from None
     except (OSError, UnicodeDecodeError) as error:
         raise UserError(f"engine {wanted.name}: its lock {path} cannot be read ({error}).") from None
 

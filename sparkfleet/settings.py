@@ -29,7 +29,7 @@ class Settings(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
     settings_version: Literal[1]
-    recipes: list[str] = Field(description="names of recipes that the host serves")
+    recipes: list[str] = Field(description="a list of names of recipes, as in ['tiny-llama']; [] for none")
     engine: str | None = Field(description="an engine of the catalog, or None for the one each recipe prefers")
     python: str = Field(pattern=r"^3\.\d+$", description="minor version of CPython, quoted")
     wheelhouse: HostPath = Field(description="directory on the host with the engine's wheels")
@@ -65,5 +65,7 @@ def _finding(host: str, error: ErrorDetails) -> str:
         return f"{host}: {key}: unknown setting; {hint}"
     if error["type"] == "missing":
         return f"{host}: {key}: missing; it is set in group_data/all.py"
-    allowed = Settings.model_fields[key].description or error["msg"]
-    return f"{host}: {where}: {error['msg']}; found {error['input']!r:.80}; allowed: {allowed}"
+    wanted = Settings.model_fields[key].description or error["msg"]
+    if error["input"] is None:
+        return f"{host}: {where}: not said; wanted: {wanted}"
+    return f"{host}: {where}: {error['msg']}; found {error['input']!r:.80}; wanted: {wanted}"

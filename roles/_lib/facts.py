@@ -121,9 +121,9 @@ def _ask(run: Run, command: str, lines: list[str]) -> str:
     for line in reversed(output.stdout_lines):
         if ANSWER in line:
             return line[line.index(ANSWER) :]
-        if line.startswith(OTHER_AGENT):
+        if OTHER_AGENT in line:
             return OTHER_AGENT
-        if line.startswith(NO_PYTHON):
+        if NO_PYTHON in line:
             return "there is no python3. Install it (`sudo apt install python3`), then run again."
     return _explain(run.host, good, " ".join(output.output.split())[-400:])
 

@@ -9,7 +9,7 @@ from pyinfra.api.state import State
 
 from roles._lib.facts import Run, author, current, execute, observe
 from sparkfleet.agent import wire
-from sparkfleet.bundle import AGENT, agent_hash
+from sparkfleet.bundle import agent_hash, installed_agent
 from sparkfleet.changes import ROLES, Change
 from sparkfleet.desired import Desired
 
@@ -78,7 +78,7 @@ def _carry_out(state: State, host: Host, run: Run, role: str, orders: Orders) ->
 def _give(host: Host, role: str, one: object) -> bool:
     lines = [wire.encode(author()), wire.encode(one)]
     try:
-        good, _ = execute(host, f"python3 -I {AGENT} apply {role}", lines, show=True)
+        good, _ = execute(host, installed_agent(f"apply {role}"), lines, show=True)
     except ConnectionError as error:
         logger.error(f"{host.print_prefix}the connection was lost ({error}). Run again: the host goes on from there.")
         return False

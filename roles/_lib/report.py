@@ -1,9 +1,11 @@
 """What a person sees when a run has ended: what became of each host, and what the fleet serves."""
 
 import sys
+from collections.abc import Sequence
 
 from roles._lib.facts import Run, all_runs
 from sparkfleet.agent.shapes import UnitState, Verified
+from sparkfleet.changes import Change
 from sparkfleet.plan import RecipePlan
 
 
@@ -16,16 +18,18 @@ def outcome(names: list[str]) -> None:
 
 def _outcome(run: Run | None) -> str:
     if run is None:
-        return "unreachable, nothing was changed"
+        return "not reached, nothing was changed: see above why, and check address, user and key"
     if run.failed:
-        return f"failed at {run.failed}, see above" + (
-            f" ({len(run.done)} things were changed before)" * bool(run.done)
-        )
+        return f"failed at {run.failed}, see above" + (f" ({_things(run.done)} changed before)" if run.done else "")
     if run.blocked:
         return f"blocked, nothing was changed. {run.blocked.splitlines()[0]}"
-    if pending := len(run.pending()):
-        return f"{pending} things differ"
-    return f"ready, {len(run.done)} things changed" if run.done else "ready, nothing to change"
+    if pending := run.pending():
+        return f"{_things(pending)} to change"
+    return f"ready, {_things(run.done)} changed" if run.done else "ready, nothing to change"
+
+
+def _things(changes: Sequence[Change]) -> str:
+    return "1 thing" if len(changes) == 1 else f"{len(changes)} things"
 
 
 def table(names: list[str]) -> None:
@@ -38,7 +42,7 @@ def table(names: list[str]) -> None:
     answers = []
     for name in names:
         run = all_runs().get(name)
-        for row in _rows(run) if run else [("", "", "unreachable", "")]:
+        for row in _rows(run) if run else [("", "", "not reached", "")]:
             lines.add_row(name, *row)
         answers += [outcome for outcome in (run.seen.verified if run and run.seen else ()) if outcome.answer]
     console.print()
@@ -65,4 +69,9 @@ def _row(run: Run, one: RecipePlan, state: UnitState | None, verified: Verified 
         return one.name, engine, f"{state.active} ({state.result})", ""
     if verified is None or verified.invocation != state.invocation:
         return one.name, engine, "serving, not verified", ""
-    return one.name, engine, "serving" if verified.passed else "serving garbage", f"{verified.tokens_per_second:.1f}"
+    return (
+        one.name,
+        engine,
+        "serving" if verified.passed else "serving, failed its verification",
+        f"{verified.tokens_per_second:.1f}",
+    )

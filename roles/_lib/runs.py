@@ -6,31 +6,39 @@ from collections.abc import Callable
 
 from pyinfra import host, state
 from pyinfra.api.exceptions import PyinfraError
+from pyinfra_cli.exceptions import CliError
 
 from roles._lib import report
 from roles._lib.facts import Run, all_runs, begin
 from sparkfleet.errors import UserError
 from sparkfleet.plan import HostPlan, plan_host
 
+
+class Refused(PyinfraError, CliError):  # type: ignore[misc]
+    """Ends the run for all hosts in the user's words; of these two, pyinfra shows one without a traceback."""
+
+
 _plans: dict[str, HostPlan] = {}
 
 
-def observed(at_end: Callable[[list[str]], None] = report.outcome) -> Run:
+def observed(at_end: Callable[[list[str]], None] = report.outcome, may_settle: bool = False) -> Run:
     """This host, observed. The first call plans every host of the run, and has ``at_end`` told their names at the end.
+    ``may_settle``: the agent may be laid down on a host that passes preflight, in a run that is not a dry one.
 
-    Raises pyinfra's error, which ends the run for all hosts, when the data of any cannot be planned: nothing has been
+    Raises Refused, which ends the run for all hosts, when the data of any cannot be planned: nothing has been
     asked or changed anywhere then.
     """
     if not _plans:
         _plan_all()
         atexit.register(lambda: at_end([one.name for one in state.inventory if state.is_host_in_limit(one)]))
     run = all_runs().get(host.name)
-    return run or begin(host, _plans[host.name], adopt=not state.should_check_for_changes() and not is_dry())
+    adopt = may_settle and not state.should_check_for_changes() and not is_dry()
+    return run or begin(host, _plans[host.name], adopt)
 
 
 def _plan_all() -> None:
     if "--no-wait" in sys.argv:
-        raise PyinfraError("--no-wait: pyinfra then ends with status 0 when a host fails. Run without it.")
+        raise Refused("--no-wait: pyinfra then ends with status 0 when a host fails. Run without it.")
     troubles = []
     plans = {}
     for one in filter(state.is_host_in_limit, state.inventory):
@@ -39,7 +47,7 @@ def _plan_all() -> None:
         except UserError as error:
             troubles.append(str(error))
     if troubles:
-        raise PyinfraError("\n".join(troubles))
+        raise Refused("\n".join(troubles))
     _plans.update(plans)
 
 

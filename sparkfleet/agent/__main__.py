@@ -12,6 +12,7 @@ Exit status: 0 done, 1 a person must mend something (said on standard error), 75
 import hashlib
 import os
 import sys
+import traceback
 from collections.abc import Callable
 from typing import Any
 
@@ -40,9 +41,19 @@ def main(arguments: list[str]) -> int:
     except HostError as error:
         print(error, file=sys.stderr, flush=True)
         return 1
-    except (KeyError, TypeError, wire.WireError) as error:
-        print(f"agent: order not understood ({type(error).__name__}: {error}).", file=sys.stderr, flush=True)
+    except wire.WireError as error:
+        print(f"agent: order not understood ({error}).", file=sys.stderr, flush=True)
         return 1
+    except Exception as error:
+        place = traceback.extract_tb(error.__traceback__)[-1]
+        where = f"{os.path.basename(place.filename)}:{place.lineno}"
+        print(
+            f"agent: {type(error).__name__}: {error} (at {where}). This is a defect of sparkfleet, or a file on this "
+            f"host that it does not expect; please report it. Nothing more was changed.",
+            file=sys.stderr,
+            flush=True,
+        )
+        return 70  # EX_SOFTWARE
 
 
 def _observe() -> int:

@@ -7,25 +7,24 @@ from pathlib import Path
 
 from . import receipt
 from .command import run
+from .errors import HostError
 from .paths import ensure_directory, ensure_file
 from .progress import say
 from .shapes import Account, AccountOrder, AccountState, Author, Directory
 
+#: From here on are people's accounts (login.defs of Debian and Ubuntu), whose shared memory logind removes.
+FIRST_REGULAR_UID = 1000
 
-def look(name: str) -> AccountState | None:
-    """The account as it is; None when there is none."""
+
+def look(account: Account) -> AccountState | None:
+    """The account as it is; None when there is none. Groups that this machine does not have are not missed."""
     try:
-        user = pwd.getpwnam(name)
+        user = pwd.getpwnam(account.name)
     except KeyError:
         return None
-    groups = tuple(sorted(group.gr_name for group in grp.getgrall() if name in group.gr_mem))
-    return AccountState(user.pw_uid, user.pw_gid, user.pw_dir, groups)
-
-
-def missing_groups(account: Account, state: AccountState) -> list[str]:
-    """Groups that exist on this machine and that the account should be in but is not."""
-    existing = {group.gr_name for group in grp.getgrall()}
-    return [name for name in account.groups if name in existing and name not in state.groups]
+    groups = {group.gr_name: group.gr_mem for group in grp.getgrall()}
+    missing = tuple(name for name in account.groups if name in groups and account.name not in groups[name])
+    return AccountState(user.pw_uid, user.pw_gid, user.pw_dir, missing)
 
 
 def apply(order: AccountOrder, author: Author) -> None:
@@ -42,7 +41,7 @@ def apply(order: AccountOrder, author: Author) -> None:
     for file in order.files:
         if ensure_file(file):
             say(f"file {file.path}")
-    state = look(order.account.name)
+    state = look(order.account)
     assert state
     receipt.record(
         author,
@@ -57,16 +56,22 @@ def _ensure_user(account: Account, uid: int | None, gid: int | None) -> None:
         number = ("--gid", str(gid)) if gid is not None and not _gid_taken(gid) else ()
         run(("groupadd", "--system", *number, account.name))
         say(f"group {account.name}")
-    if look(account.name) is None:
+    if look(account) is None:
         number = ("--uid", str(uid)) if uid is not None and not _uid_taken(uid) else ()
         options = ("--system", "--gid", account.name, "--no-create-home", "--home-dir", account.home)
         run(("useradd", *options, "--shell", "/usr/sbin/nologin", *number, account.name))
         say(f"user {account.name}")
-    state = look(account.name)
+    state = look(account)
     assert state
-    if groups := missing_groups(account, state):
-        run(("usermod", "--append", "--groups", ",".join(groups), account.name))
-        say(f"user {account.name} in {', '.join(groups)}")
+    if state.uid >= FIRST_REGULAR_UID:
+        raise HostError(
+            f"user {account.name}: expected a system user, found a person's account (uid {state.uid}). Rename or "
+            f"remove it: logind takes a person's shared memory away when its last session ends."
+        )
+    if state.missing_groups:
+        groups = ",".join(state.missing_groups)
+        run(("usermod", "--append", "--groups", groups, account.name))
+        say(f"user {account.name} in {groups}")
 
 
 def _hand_over(directory: Directory) -> None:

@@ -1,6 +1,7 @@
 """Pick out of a unit's journal the lines that say why it did not start."""
 
 import re
+import textwrap
 
 from .command import run
 from .errors import HostError
@@ -17,10 +18,13 @@ _NOISE = re.compile(
 )
 
 
-def decisive(unit: str, invocation: str, most: int = 8) -> list[str]:
-    """The lines of this start that say why it failed; the last ones when none says it."""
-    lines = _lines(unit, invocation, 400)
-    return pick(lines, most)
+def decisive(unit: str, since: float, most: int = 8) -> list[str]:
+    """The lines since then (seconds since the epoch) that say why it failed; the last ones when none says it."""
+    which = ("--unit", unit, f"--since=@{since:.0f}", "--lines=400", "--output=cat", "--no-pager", "--quiet")
+    try:
+        return pick(run(("journalctl", *which)).splitlines(), most)
+    except HostError:
+        return []
 
 
 def pick(lines: list[str], most: int) -> list[str]:
@@ -43,18 +47,10 @@ def _with_reason(lines: list[str], index: int) -> str:
 
 
 def last(unit: str) -> str:
-    """The last line of the unit's journal, short."""
+    """The last line of the unit's journal, without what engines and systemd put before the message, short."""
     try:
         lines = run(("journalctl", "--unit", unit, "--lines=1", "--output=cat", "--no-pager")).splitlines()
     except HostError:
         return ""
-    return lines[-1].strip()[:100] if lines else ""
-
-
-def _lines(unit: str, invocation: str, most: int) -> list[str]:
-    which = (f"_SYSTEMD_INVOCATION_ID={invocation}",) if invocation else (f"_SYSTEMD_UNIT={unit}",)
-    try:
-        shown = run(("journalctl", *which, f"--lines={most}", "--output=cat", "--no-pager", "--quiet"))
-    except HostError:
-        return []
-    return shown.splitlines()
+    line = re.sub(r"^(\(\w+ pid=\d+\) )?([A-Z]+ [\d-]+ [\d:]+ \[[^]]*\] )?", "", lines[-1].strip()) if lines else ""
+    return "" if line.startswith("Starting ") else textwrap.shorten(line, 60, placeholder=" ...")

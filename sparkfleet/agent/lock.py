@@ -24,14 +24,26 @@ def held(author: Author, what: str) -> Iterator[None]:
 
     Raises HostError naming the holder when another run keeps it for longer than ``PATIENCE``.
     """
-    handle = os.open(PATH, os.O_RDWR | os.O_CREAT, 0o644)
+    handle = _open()
     try:
         _wait_for(handle)
         os.ftruncate(handle, 0)
         os.pwrite(handle, json.dumps({"user": author.user, "what": what, "pid": os.getpid()}).encode(), 0)
         yield
     finally:
+        with contextlib.suppress(OSError):
+            os.ftruncate(handle, 0)
         os.close(handle)
+
+
+def _open() -> int:
+    """The lock file, for root alone: whoever could open it could hold it."""
+    try:
+        handle = os.open(PATH, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+        os.fchmod(handle, 0o600)
+    except OSError as error:
+        raise HostError(f"{PATH}: the lock cannot be opened ({error.strerror}). Remove what is there.") from None
+    return handle
 
 
 def _wait_for(handle: int) -> None:

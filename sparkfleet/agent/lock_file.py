@@ -51,7 +51,7 @@ def find_wheels(pins: tuple[Pin, ...], wheelhouse: Path) -> dict[str, Path]:
     if not wheelhouse.is_dir():
         raise HostError(f"{wheelhouse}: the wheelhouse is not there. Mount or copy it, or correct `wheelhouse`.")
     there: dict[tuple[str, str], list[Path]] = {}
-    for path in sorted(wheelhouse.glob("*.whl")):
+    for path in sorted(wheelhouse.glob("*-*-*-*-*.whl")):  # name, version, three tags: PEP 427
         name, version, *_ = path.name.split("-")
         there.setdefault((normal(name), version), []).append(path)
     found: dict[str, Path] = {}
@@ -59,7 +59,7 @@ def find_wheels(pins: tuple[Pin, ...], wheelhouse: Path) -> dict[str, Path]:
     wrong: list[str] = []
     for pin in pins:
         candidates = there.get((pin.name, pin.version), [])
-        good = next((path for path in candidates if sha256(path) in pin.hashes), None)
+        good = next((path for path in candidates if _hash(path) in pin.hashes), None)
         if good:
             found[pin.name] = good
         elif candidates:
@@ -69,6 +69,13 @@ def find_wheels(pins: tuple[Pin, ...], wheelhouse: Path) -> dict[str, Path]:
     if missing or wrong:
         raise HostError(_complaint(wheelhouse, missing, wrong))
     return found
+
+
+def _hash(path: Path) -> str:
+    try:
+        return sha256(path)
+    except OSError as error:
+        raise HostError(f"{path}: the wheel cannot be read: {error.strerror or error}. Nothing was built.") from None
 
 
 def _complaint(wheelhouse: Path, missing: list[str], wrong: list[str]) -> str:

@@ -148,7 +148,7 @@ def disk(path: str) -> Disk:
     while not place.exists() and place != place.parent:
         place = place.parent
     usage = shutil.disk_usage(place)
-    return Disk(path, usage.free, usage.total, bool(os.statvfs(place).f_flag & os.ST_RDONLY))
+    return Disk(path, place.stat().st_dev, usage.free, usage.total, bool(os.statvfs(place).f_flag & os.ST_RDONLY))
 
 
 def _kernel_file(path: str, lab: str | None) -> str | None:

@@ -29,7 +29,7 @@ def observe(question: Question) -> Observed:
         machine=seen,
         findings=(*broken, *preflight.judge(seen, needs, frozenset(present))),
         receipt=summary,
-        account=account.look(question.account.name),
+        account=account.look(question.account),
         paths={path: state for path, state in paths.items() if state},
         releases=releases,
         weights=models,
@@ -42,7 +42,7 @@ def _receipt() -> tuple[dict[str, Any], tuple[Finding, ...]]:
     try:
         return receipt.read(), ()
     except HostError as error:
-        return {}, (Finding("receipt", "stop", str(error), "see above"),)
+        return {}, (Finding("receipt", "stop", str(error).rstrip("."), "run again once the receipt can be read"),)
 
 
 def _units(question: Question, summary: Receipt | None) -> tuple[UnitState, ...]:

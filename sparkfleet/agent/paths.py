@@ -38,6 +38,8 @@ def look(path: str) -> PathState | None:
         )
     except (FileNotFoundError, NotADirectoryError):
         return None
+    except OSError:
+        return PathState("other", "unknown", "unknown", 0)  # a loop of links, a broken disk
 
 
 def write(path: Path, content: str, mode: int, owner: str = "root", group: str = "root") -> None:

@@ -122,15 +122,17 @@ def _disk(machine: Machine, needs: Requirements, present: frozenset[str]) -> Ite
                 f"look for errors in `journalctl -k`, then remount it read-write (`mount -o remount,rw`) "
                 f"so that {path} can be written",
             )
-    for need in needs.disk:
-        disk = disks[need.path]
-        if need.unless not in present and disk.free < need.size:
+    for device in {disk.device for disk in disks.values()}:
+        wanted = [one for one in needs.disk if disks[one.path].device == device and one.unless not in present]
+        size, free = sum(one.size for one in wanted), min(disk.free for disk in disks.values() if disk.device == device)
+        if size > free:
+            places = ", ".join(sorted({one.path for one in wanted}))
             yield Finding(
                 "disk",
                 "stop",
-                f"disk: {need.what} needs {need.size / GIB:.1f} GiB below {need.path}, "
-                f"{disk.free / GIB:.1f} GiB are free",
-                f"free room below {need.path}",
+                f"disk: {' and '.join(one.what for one in wanted)} need {size / GIB:.1f} GiB below {places}, "
+                f"{free / GIB:.1f} GiB are free",
+                f"free room below {places}",
             )
 
 

@@ -58,15 +58,14 @@ def summary(content: dict[str, Any]) -> Receipt | None:
     """The part of a receipt that a plan is compared with."""
     if not content:
         return None
-    account = content.get("account", {})
+    units = content.get("units", {})
     return Receipt(
         schema=content["schema"],
         revision=str(content.get("revision", "")),
         user=str(content.get("user", "")),
         changed_at=float(content.get("changed_at", 0.0)),
-        units=tuple(content.get("units", {})),
-        uid=account.get("uid"),
-        gid=account.get("gid"),
+        units=tuple(units),
+        suspects=tuple(str(entry["suspect"]) for entry in units.values() if entry.get("suspect")),
     )
 
 

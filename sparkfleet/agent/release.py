@@ -31,7 +31,11 @@ BYTECODE = 1.35
 def look(releases: str) -> tuple[ReleaseState, ...]:
     """Every directory below ``releases``, sealed or not."""
     try:
-        names = sorted(entry.name for entry in os.scandir(releases) if entry.is_dir(follow_symlinks=False))
+        names = sorted(
+            entry.name
+            for entry in os.scandir(releases)
+            if entry.is_dir(follow_symlinks=False) and not entry.name.startswith(".")
+        )
     except OSError:
         return ()
     return tuple(_state(Path(releases) / name) for name in names)
@@ -42,10 +46,10 @@ def _state(path: Path) -> ReleaseState:
         content = read(path)
         problem = _difference(path, content)
         sealed = content["sealed"] is True and not problem
-        return ReleaseState(path.name, sealed, problem, float(content["built_at"]))
+        return ReleaseState(path.name, sealed, problem, float(content.get("sealed_at", content["built_at"])))
     except FileNotFoundError:
         return ReleaseState(path.name, sealed=False, problem="its build did not end")
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
         return ReleaseState(path.name, sealed=False, problem=f"its receipt cannot be read ({error})")
 
 
@@ -112,21 +116,23 @@ def apply(order: Release, author: Author) -> None:
     wheels = find_wheels((*pins, uv_pin), Path(order.wheelhouse))
     _check_room(path.parent, [wheel for name, wheel in wheels.items() if name != "uv"])
     uv = _unpack_uv(wheels["uv"], Path(order.tools) / f"uv-{order.uv}")
-    lifeline.on_end(lambda: _clear(path))
+    aside = path.with_name(f".{path.name}.before")
+    lifeline.on_end(lambda: _put_back(path, aside))
     try:
         if state:
-            say(f"clearing {path}: {state.problem}")
-        _clear(path)
+            say(f"{path} is built again: {state.problem}")
+        _set_aside(path, aside)
         _build(order, path, uv)
         _assert_room_left(path)
         _assert_versions(path, pins)
         say("writing to disk")
         remember(path, _receipt(order, path))
     except BaseException as error:
-        _clear(path)
+        _put_back(path, aside)
         raise _explained(error, order) from None
     finally:
         lifeline.on_end(None)
+    _clear(aside)
     say(f"built {path}")
 
 
@@ -223,6 +229,21 @@ def _unpack_uv(wheel: Path, directory: Path) -> Path:
         except OSError as error:
             raise HostError(f"{directory}: uv cannot be unpacked: {error.strerror or error}.") from None
     return program
+
+
+def _set_aside(path: Path, aside: Path) -> None:
+    """Keep a release that was whole once until its successor is; units may still have to start from it."""
+    if (path / RECEIPT).exists():
+        _clear(aside)
+        path.rename(aside)
+    else:
+        _clear(path)
+
+
+def _put_back(path: Path, aside: Path) -> None:
+    _clear(path)
+    if aside.exists():
+        aside.rename(path)
 
 
 def _clear(path: Path) -> None:

@@ -1,5 +1,6 @@
 """Apply its patch set to a built release as a whole, then seal it: from then on it may be used."""
 
+import time
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -43,7 +44,8 @@ def apply(order: PatchOrder, author: Author) -> None:
     content["patched"] = {name: sha256(site / name) for name in patched}
     content["patches"] = {f"{row.patch} {row.target}".strip(): row.state for row in report.rows}
     content["distributions"] = distributions(site)
-    remember(path, content | {"sealed": True})
+    # A process that was started before this moment ran unpatched code, and is restarted.
+    remember(path, content | {"sealed": True, "sealed_at": round(time.time(), 3)})
     receipt.record(author, release={key: content[key] for key in ("name", "engine", "digest")})
     say(f"sealed {path}")
 

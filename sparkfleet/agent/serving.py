@@ -72,6 +72,8 @@ def verify(expectation: Expectation) -> Verified:
     try:
         if (found := models(expectation.port)) != [expectation.model]:
             raise NotServing(f"expected the model {expectation.model}, found {', '.join(found) or 'none'}")
+        if not ports.is_held_by(state.pid, expectation.port):
+            raise NotServing(f"port {expectation.port}: another process answers there, not {expectation.unit}")
         started = time.monotonic()
         answer, tokens = chat(expectation)
         reason = complaint(answer)

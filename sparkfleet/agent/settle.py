@@ -1,6 +1,7 @@
 """Put the agent itself down on a host."""
 
 import os
+import stat
 from pathlib import Path
 
 from .errors import HostError
@@ -12,6 +13,10 @@ def settle(code: bytes, home: Path) -> None:
     beside = home.with_name(f".{home.name}.new")
     try:
         home.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
+        status = home.parent.lstat()
+        if not stat.S_ISDIR(status.st_mode) or status.st_uid != 0:
+            raise HostError(f"{home.parent}: expected a directory of root's, found something else. Move it away.")
+        home.parent.chmod(0o755)
         with beside.open("wb") as file:
             os.fchmod(file.fileno(), 0o644)  # units run it as the system user
             file.write(code)

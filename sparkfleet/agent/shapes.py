@@ -220,6 +220,7 @@ class Disk:
     """The file system that holds ``path`` (or its nearest parent that exists)."""
 
     path: str
+    device: int
     free: int
     total: int
     read_only: bool
@@ -263,7 +264,7 @@ class AccountState:
     uid: int
     gid: int
     home: str
-    groups: tuple[str, ...]
+    missing_groups: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -330,15 +331,14 @@ class Verified:
 
 @dataclass(frozen=True)
 class Receipt:
-    """What of ours is on the host, as the receipt there says."""
+    """What of ours is on the host, as the receipt there says; ``suspects`` are starts from files somebody edited."""
 
     schema: int
     revision: str
     user: str
     changed_at: float
     units: tuple[str, ...] = ()
-    uid: int | None = None
-    gid: int | None = None
+    suspects: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

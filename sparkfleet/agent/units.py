@@ -88,41 +88,54 @@ def apply(order: ServiceOrder, author: Author) -> None:
     for name in order.retired:
         _retire(name, known.pop(name, {}))
         receipt.record(author, units=known)
-    replaced = {unit.name: _lay_down(unit) for unit in order.units}
+    for unit in order.units:
+        (state,) = look((unit.name,))
+        entry = {"recipe": unit.recipe, "files": [file.path for file in unit.files], "digest": unit.digest}
+        # Before the evidence is replaced: a run that is cut off between the two must not forget the restart.
+        suspect = known.get(unit.name, {}).get("suspect", "")
+        known[unit.name] = entry | {"suspect": state.invocation if _edited_before(unit, state) else suspect}
+        receipt.record(author, units=known)
+        _lay_down(unit)
     run(("systemctl", "daemon-reload"))
     for unit in order.units:
-        known[unit.name] = {"recipe": unit.recipe, "files": [file.path for file in unit.files], "digest": unit.digest}
-        receipt.record(author, units=known)
-        _ensure_running(unit, replaced[unit.name])
+        _ensure_running(unit, known[unit.name]["suspect"])
 
 
-def _lay_down(unit: Unit) -> float:
-    """Write what differs; the time of the newest file whose content was another, or 0."""
-    replaced = 0.0
+def _lay_down(unit: Unit) -> None:
     for file in unit.files:
-        before = look_at(file.path)
         _refuse_foreign(file)
         if ensure_file(file):
             say(f"file {file.path}")
-            replaced = max(replaced, before.mtime if before and before.sha256 != file.sha256 else 0.0)
-    return replaced
+
+
+def _edited_before(unit: Unit, state: UnitState) -> bool:
+    """Whether the running process may have been started from a file that somebody had edited."""
+    files = ((file, look_at(file.path)) for file in unit.files)
+    return any(there and there.sha256 != file.sha256 and there.mtime <= state.started for file, there in files)
 
 
 def _refuse_foreign(file: TextFile) -> None:
-    with contextlib.suppress(FileNotFoundError):
-        if MARK not in Path(file.path).read_text(encoding="utf-8", errors="replace")[:2000]:
-            raise HostError(
-                f"{file.path}: a file that is not ours is in the way (it lacks the line '{MARK}'). Move it away, "
-                f"or give the recipe another name."
-            )
+    if not _is_ours(file.path):
+        raise HostError(
+            f"{file.path}: a file that is not ours is in the way (it lacks the line '{MARK}'). Move it away, "
+            f"or give the recipe another name."
+        )
 
 
-def _ensure_running(unit: Unit, replaced: float) -> None:
+def _is_ours(path: str) -> bool:
+    """Whether a file carries our mark; what is not there or no file is nobody's."""
+    try:
+        return MARK in Path(path).read_text(encoding="utf-8", errors="replace")[:2000]
+    except OSError:
+        return True
+
+
+def _ensure_running(unit: Unit, suspect: str) -> None:
     (state,) = look((unit.name,))
     if state.enabled != "enabled":
         run(("systemctl", "enable", unit.name))
         say(f"enabled {unit.name}")
-    if state.active == "active" and not stale(state, unit, replaced):
+    if state.active == "active" and not stale(state, unit, suspect):
         return
     verb = "start" if state.active in ("inactive", "failed") else "restart"
     say(f"{verb}ing {unit.name}: ready when the engine answers")
@@ -131,16 +144,16 @@ def _ensure_running(unit: Unit, replaced: float) -> None:
     _drive(verb, unit)
 
 
-def stale(state: UnitState, unit: Unit, replaced: float) -> bool:
+def stale(state: UnitState, unit: Unit, suspect: str) -> bool:
     """Whether a running unit's process was started from something else than what is wanted now.
 
-    Its digest shows that; a file that was edited behind our back before the start (``replaced`` is that file's time)
-    makes the process suspect whatever its digest says, and so do a release or weights that are newer than it.
+    Its digest shows that. A start from a file that somebody had edited (``suspect`` is its invocation) makes the
+    process suspect whatever its digest says, and so do a release or weights that are newer than it.
     """
     release = Path(unit.release)
     built = next((one.built for one in release_look(str(release.parent)) if one.name == release.name), 0.0)
     newest = max(built, _weights_changed(unit))
-    return state.digest != unit.digest or 0 < replaced <= state.started or newest > state.started
+    return state.digest != unit.digest or state.invocation == suspect or newest > state.started
 
 
 def _weights_changed(unit: Unit) -> float:
@@ -150,29 +163,41 @@ def _weights_changed(unit: Unit) -> float:
 
 
 def _drive(verb: str, unit: Unit) -> None:
-    process = subprocess.Popen(("systemctl", verb, unit.name), stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    started, told = time.monotonic(), 0.0
+    began = time.time()
+    process = subprocess.Popen(
+        ("systemctl", verb, unit.name), stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, errors="replace"
+    )
+    _tell_while(process, unit)
+    if process.returncode == 0:
+        say(f"{unit.name} serves after {time.time() - began:.0f} s")
+        return
+    (state,) = look((unit.name,))
+    said = process.stderr.read().strip() if process.stderr else ""
+    lines = journal.decisive(unit.name, began) or said.splitlines()
+    # A unit that cannot start is left stopped: systemd trying again for ever would hide that behind "activating".
+    subprocess.run(("systemctl", "stop", unit.name), stdin=subprocess.DEVNULL, capture_output=True, check=False)
+    shown = "\n".join(f"    {line}" for line in lines) or "    (its journal is empty)"
+    reason = state.result if state.load == "loaded" else f"systemd says {state.load}"
+    raise HostError(
+        f"{unit.name} did not come to serve ({reason}) and was stopped. What decided it:\n{shown}\n"
+        f"  See all of it: journalctl -u {unit.name}"
+    )
+
+
+def _tell_while(process: "subprocess.Popen[str]", unit: Unit) -> None:
+    started, told, shown = time.monotonic(), 0.0, ""
     while process.poll() is None:
         time.sleep(0.2)
         if (waited := time.monotonic() - started) - told >= 10:
             told = waited
-            said = journal.last(unit.name) or "no output yet"
-            say(f"{unit.name}: {waited:.0f} s of at most {unit.start_timeout} s; {said}")
-    if process.returncode == 0:
-        say(f"{unit.name} serves after {time.monotonic() - started:.0f} s")
-        return
-    (state,) = look((unit.name,))
-    lines = journal.decisive(unit.name, state.invocation)
-    # A unit that cannot start is left stopped: systemd trying again for ever would hide that behind "activating".
-    subprocess.run(("systemctl", "stop", unit.name), stdin=subprocess.DEVNULL, check=False)
-    shown = "\n".join(f"    {line}" for line in lines) or "    (its journal is empty)"
-    raise HostError(
-        f"{unit.name} did not come to serve ({state.result or 'no result'}) and was stopped. "
-        f"What decided it, from its journal:\n{shown}\n  See all of it: journalctl -u {unit.name}"
-    )
+            said = journal.last(unit.name)
+            say(f"{waited:.0f} s of at most {unit.start_timeout} s" + (f": {said}" if said not in ("", shown) else ""))
+            shown = said
 
 
 def _retire(name: str, entry: dict[str, Any]) -> None:
+    if odd := [path for path in entry.get("files", []) if not _is_ours(path)]:
+        raise HostError(f"{name}: to be removed, but {odd[0]} is not ours any more (it lacks '{MARK}'). Move it away.")
     say(f"removing {name}: no recipe of this host any more")
     subprocess.run(("systemctl", "disable", "--now", name), stdin=subprocess.DEVNULL, capture_output=True, check=False)
     for path in entry.get("files", []):

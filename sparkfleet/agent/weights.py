@@ -10,9 +10,12 @@ from . import receipt
 from .errors import HostError
 from .paths import sha256, sync_directory
 from .progress import say
-from .shapes import Author, Glance, WeightFile, WeightsOrder, WeightsState
+from .shapes import Author, Glance, WeightFile, Weights, WeightsOrder, WeightsState
 
 _CHUNK = 8 * 1024 * 1024
+
+#: What an engine picks up from a model's directory by its ending.
+_LOADED = frozenset((".safetensors", ".bin", ".pt", ".json", ".jinja", ".py", ".model"))
 
 
 def look(model: Glance, known: dict[str, Any]) -> WeightsState:
@@ -23,8 +26,24 @@ def look(model: Glance, known: dict[str, Any]) -> WeightsState:
     checked = known.get(model.model, {}).get("files", {})
     marks = {file.name: _mark(Path(model.path) / file.name) for file in model.files}
     changed = max(mark[2] / 1e9 if mark else 0.0 for mark in marks.values())
-    problems = (_problem(file, marks[file.name], checked.get(file.name)) for file in model.files)
+    problems = [_problem(file, marks[file.name], checked.get(file.name)) for file in model.files]
+    problems += [f"{name} is not of this model" for name in foreign(Path(model.path), model.files)]
+    problems += [f"{file.name} cannot be read by its engine" for file in model.files if not _readable(model, file)]
     return WeightsState(model.model, next(filter(None, problems), ""), changed)
+
+
+def foreign(path: Path, files: tuple[WeightFile, ...]) -> list[str]:
+    """Files beside the model's own that an engine would load with it: it takes whatever has such a name."""
+    ours = {file.name for file in files}
+    there = (entry for entry in path.rglob("*") if entry.suffix in _LOADED and entry.is_file())
+    return sorted(name for entry in there if (name := str(entry.relative_to(path))) not in ours)
+
+
+def _readable(model: Glance, file: WeightFile) -> bool:
+    try:
+        return os.stat(Path(model.path) / file.name).st_mode & 0o444 == 0o444
+    except OSError:
+        return True  # missing, which is said already
 
 
 def _problem(file: WeightFile, mark: list[int] | None, checked: list[Any] | None) -> str:
@@ -42,6 +61,7 @@ def apply(order: WeightsOrder, author: Author) -> None:
         path = Path(model.path)
         try:
             path.mkdir(mode=0o755, parents=True, exist_ok=True)
+            _refuse_foreign(model)
             marks = {file.name: _ensure(file, path, Path(model.source)) for file in model.files}
             sync_directory(path)
         except OSError as error:
@@ -51,6 +71,13 @@ def apply(order: WeightsOrder, author: Author) -> None:
         say(f"weights of {model.model} complete: {sum(file.size for file in model.files) / 1e6:.1f} MB")
 
 
+def _refuse_foreign(model: Weights) -> None:
+    if odd := foreign(Path(model.path), model.files):
+        raise HostError(
+            f"{model.path}: {', '.join(odd[:5])}: not of model {model.model}, whose engine would load it. Move it away."
+        )
+
+
 def _ensure(file: WeightFile, path: Path, source: Path) -> list[Any]:
     target = path / file.name
     mark = _mark(target)
@@ -58,6 +85,9 @@ def _ensure(file: WeightFile, path: Path, source: Path) -> list[Any]:
         say(f"copying {file.name} ({file.size / 1e6:.1f} MB)")
         _copy(file, source / file.name, target)
         mark = _mark(target)
+    if target.stat().st_mode & 0o444 != 0o444:
+        target.chmod(0o644)
+        say(f"{file.name} made readable")
     assert mark
     return [*mark, file.sha256]
 

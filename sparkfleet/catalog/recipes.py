@@ -1,5 +1,6 @@
 """Recipes: one way to serve one model, as ``catalog/recipes/<name>.yaml``."""
 
+from difflib import get_close_matches
 from pathlib import Path, PurePosixPath
 from typing import Annotated
 
@@ -91,7 +92,9 @@ def recipe(name: str) -> Recipe:
     """The recipe ``name``. Raises UserError naming those that there are."""
     known = sorted(path.stem for path in RECIPES.glob("*.yaml"))
     if name not in known:
-        raise UserError(f"recipe {name!r} is not in {RECIPES}; there are: {', '.join(known)}.")
+        near = get_close_matches(name, known, n=1)
+        hint = f"did you mean {near[0]!r}?" if near else f"there are: {', '.join(known)}."
+        raise UserError(f"recipe {name!r} is not in {RECIPES}; {hint}")
     path = RECIPES / f"{name}.yaml"
     found = load(path, Recipe)
     _check_name(path, found)

@@ -190,8 +190,8 @@ def test_an_unreachable_host_does_not_stop_the_other(lab: Lab, served: list[Spar
     finally:
         lab.mend(gone.host)
     assert run.status != 0
-    assert f"{gone.name}  unreachable, nothing was changed" in run.said
-    assert f"{there.name}  ready, 1 things changed" in run.said
+    assert f"{gone.name}  not reached, nothing was changed" in run.said
+    assert f"{there.name}  ready, 1 thing changed" in run.said
 
 
 @pytest.mark.parametrize(
@@ -221,7 +221,7 @@ def test_a_host_that_fails_preflight_is_untouched_and_the_other_goes_on(
     assert f"{sick.name}  blocked, nothing was changed" in run.said
     assert said in run.said
     assert "Remedy: " in run.said
-    assert f"{well.name}  ready, 1 things changed" in run.said
+    assert f"{well.name}  ready, 1 thing changed" in run.said
     assert repaired(sick) == "service"
 
 

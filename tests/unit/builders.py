@@ -58,7 +58,7 @@ def machine(**changes: Any) -> Machine:
         pythons={"3.12": "/usr/bin/python3.12"},
         memory_total=127_600_812 * 1024,
         memory_available=110 * GIB,
-        disks=(Disk("/opt/sparkfleet/releases", 3000 * GIB, 3700 * GIB, False),),
+        disks=(Disk("/opt/sparkfleet/releases", 1, 3000 * GIB, 3700 * GIB, False),),
         clock_skew=0.2,
     )
     return replace(spark, **changes)
@@ -91,7 +91,7 @@ def converged(desired: Desired) -> Observed:
         agent=desired.agent,
         machine=machine(),
         findings=(),
-        receipt=Receipt(SCHEMA, "r1", "ann", 10.0, tuple(unit.name for unit in desired.units), 990, 990),
+        receipt=Receipt(SCHEMA, "r1", "ann", 10.0, tuple(unit.name for unit in desired.units)),
         account=AccountState(990, 990, "/var/lib/sparkfleet/home", ()),
         paths=paths,
         releases=tuple(ReleaseState(one.name, True, "", 20.0) for one in desired.releases),

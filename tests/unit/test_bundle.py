@@ -57,7 +57,7 @@ def test_it_runs_from_memory_with_its_order_on_standard_input(tmp_path: Path) ->
 
 def test_a_host_says_what_it_lacks() -> None:
     done = subprocess.run(["sh", "-c", bundle.installed_agent("observe")], capture_output=True, text=True, input="")
-    assert done.stdout.strip() == bundle.OTHER_AGENT
+    assert done.stdout.strip() == bundle.OTHER_AGENT and done.returncode == 64
     none = subprocess.run(
         ["/bin/sh", "-c", bundle.installed_agent("observe")], capture_output=True, text=True, env={"PATH": "/none"}
     )

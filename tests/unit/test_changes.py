@@ -94,6 +94,19 @@ def test_a_process_older_than_its_release_is_restarted(desired: Desired) -> None
     assert things(desired, replace(seen, releases=(replace(seen.releases[0], built=101.0),))) == RESTART
 
 
+def test_a_process_that_the_receipt_calls_suspect_is_restarted(desired: Desired) -> None:
+    seen = converged(desired)
+    assert seen.receipt
+    assert things(desired, replace(seen, receipt=replace(seen.receipt, suspects=("i1",)))) == RESTART
+
+
+def test_a_group_that_is_lost_is_given_back(desired: Desired) -> None:
+    seen = converged(desired)
+    assert seen.account
+    seen = replace(seen, account=replace(seen.account, missing_groups=("video",)))
+    assert things(desired, seen) == [("account", "user sparkfleet", "add")]
+
+
 def test_a_process_older_than_its_weights_is_restarted(desired: Desired) -> None:
     seen = converged(desired)
     assert things(desired, replace(seen, weights=(replace(seen.weights[0], changed=101.0),))) == RESTART

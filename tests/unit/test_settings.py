@@ -24,6 +24,10 @@ def test_missing_group_data_says_where_to_run() -> None:
         settings("spark-1", {"ssh_hostname": "192.0.2.1"})
 
 
+def test_recipes_must_be_said_because_none_removes_what_serves() -> None:
+    assert refused(recipes=None).startswith("spark-1: recipes: not said; wanted: a list")
+
+
 def test_a_misspelt_key_names_the_near_one() -> None:
     message = refused(recipe=["tiny-llama"])
     assert message == "spark-1: recipe: unknown setting; did you mean 'recipes'?"
@@ -34,7 +38,7 @@ def test_a_misspelt_key_names_the_near_one() -> None:
     [
         ("python", 3.12, "quoted"),  # what `--data python=3.12` gives
         ("python", "312", "minor version"),
-        ("recipes", "tiny-llama", "names of recipes"),
+        ("recipes", "tiny-llama", "list of names of recipes"),
         ("wheelhouse", "srv/wheels", "directory on the host"),
         ("os_reserve", -1.0, "GiB"),
         ("clock_skew", 0.0, "seconds"),

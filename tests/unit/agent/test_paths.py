@@ -74,7 +74,8 @@ def test_sections_are_replaced_and_others_kept(home: Path) -> None:
     receipt.record(AUTHOR, units={"a": {}})
     receipt.record(Author("r2", "bob"), account={"uid": 990, "gid": 991})
     summary = receipt.summary(receipt.read())
-    assert summary and (summary.units, summary.uid, summary.gid) == (("a",), 990, 991)
+    assert summary and summary.units == ("a",)
+    assert receipt.read()["account"] == {"uid": 990, "gid": 991}
     assert (summary.revision, summary.user) == ("r2", "bob")
 
 
@@ -148,3 +149,22 @@ def test_weights_that_are_not_there(home: Path) -> None:
     (home / "source" / "m.safetensors").unlink()
     with pytest.raises(HostError, match="the weights are not there"):
         weights.apply(order, AUTHOR)
+
+
+def test_a_foreign_file_that_an_engine_would_load_is_seen_and_refused(home: Path) -> None:
+    order, glance = model(home)
+    weights.apply(order, AUTHOR)
+    (home / "m" / "zz.safetensors").write_bytes(b"other")
+    (home / "m" / "README.md").write_text("harmless")
+    assert problem(home, glance) == "zz.safetensors is not of this model"
+    with pytest.raises(HostError, match=r"zz.safetensors: not of model m"):
+        weights.apply(order, AUTHOR)
+
+
+def test_weights_that_their_engine_cannot_read_are_made_readable(home: Path) -> None:
+    order, glance = model(home)
+    weights.apply(order, AUTHOR)
+    (home / "m" / "m.safetensors").chmod(0o600)
+    assert problem(home, glance) == "m.safetensors cannot be read by its engine"
+    weights.apply(order, AUTHOR)
+    assert problem(home, glance) == ""

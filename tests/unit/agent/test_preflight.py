@@ -51,7 +51,7 @@ def test_a_gpu_that_does_not_answer_stops(state: Any) -> None:
         ({"memory_total": 8 * GIB}, "memory", "stop"),
         ({"memory_total": None}, "memory-unknown", "warn"),
         ({"clock_skew": -61.0}, "clock", "stop"),
-        ({"disks": (Disk("/opt/sparkfleet/releases", 10 * GIB, 20 * GIB, True),)}, "read-only", "stop"),
+        ({"disks": (Disk("/opt/sparkfleet/releases", 1, 10 * GIB, 20 * GIB, True),)}, "read-only", "stop"),
     ],
 )
 def test_what_else_is_found(changes: dict[str, Any], rule: str, severity: str) -> None:
@@ -64,6 +64,16 @@ def test_a_lab_host_may_have_another_architecture() -> None:
 
 def test_room_is_needed_only_for_what_is_not_there() -> None:
     needs = requirements(disk=(DiskNeed("/opt/sparkfleet/releases", 4 * GIB, "release x", "x"),))
-    full = (Disk("/opt/sparkfleet/releases", GIB, 20 * GIB, False),)
+    full = (Disk("/opt/sparkfleet/releases", 1, GIB, 20 * GIB, False),)
     assert rules(needs, disks=full) == [("disk", "stop")]
     assert rules(needs, frozenset({"x"}), disks=full) == []
+
+
+def test_needs_on_one_disk_are_added_up() -> None:
+    places = ("/opt/sparkfleet/releases", "/var/lib/sparkfleet/models")
+    needs = requirements(disk=tuple(DiskNeed(place, 40 * GIB, f"need of {place}", place) for place in places))
+    one = tuple(Disk(place, 1, 65 * GIB, 100 * GIB, False) for place in places)
+    two = tuple(Disk(place, number, 65 * GIB, 100 * GIB, False) for number, place in enumerate(places))
+    assert rules(needs, disks=one) == [("disk", "stop")]
+    assert rules(needs, disks=two) == []
+    assert rules(needs, frozenset({places[0]}), disks=one) == []
