@@ -1,5 +1,6 @@
 """From a directory to the state of every patch in it, without writing anything."""
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -59,8 +60,8 @@ def _rows(site: Path, patch: Patch, found: Look, there: Mapping[str, Distributio
         target = next((t for t in mine if t.distribution == file.owner), mine[0] if mine else None)
         if target:
             rows.append(_row(patch, _verdict(patch, target, file), target.distribution, path))
-    told = [row for row in rows if row.state != "not-applicable"] or rows[:1]
-    return told or [_row(patch, _nowhere(patch, there))]
+    told = [row for row in rows if row.state != "not-applicable"]
+    return told or _unmatched(site, patch, there) or rows[:1] or [_row(patch, _nowhere(patch, there))]
 
 
 def _verdict(patch: Patch, target: Target, file: File) -> Verdict:
@@ -94,6 +95,24 @@ def _row(patch: Patch, verdict: Verdict, distribution: str = "", path: str = "")
     return Row(
         patch.id, patch.title, patch.kind, patch.wanted, distribution, path, state, reason or patch.reason, patch.link
     )
+
+
+def _unmatched(site: Path, patch: Patch, there: Mapping[str, Distribution]) -> list[Row]:
+    """What cannot be told because a RECORD does not list what it should: never the same as "not there"."""
+    for target in patch.targets:
+        owner = there.get(target.distribution)
+        if owner is None or any(one.lists(target.path) for one in there.values()):
+            continue
+        reason = owner.unreadable()
+        if not reason and os.path.lexists(site / target.path):
+            reason = (
+                f"the file is there, but the RECORD of {owner.name} {owner.version} does not list it, so nobody can "
+                f"say what it should be. Reinstall {owner.name} (pip install --force-reinstall --no-deps), then apply "
+                f"again"
+            )
+        if reason:
+            return [_row(patch, Verdict("conflict", reason), target.distribution, target.path)]
+    return []
 
 
 def _nowhere(patch: Patch, there: Mapping[str, Distribution]) -> Verdict:

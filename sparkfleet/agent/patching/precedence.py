@@ -17,6 +17,9 @@ def judge(site: Path, rule: Precedence, there: Mapping[str, Distribution], patch
     winner, loser = there.get(rule.winner), there.get(rule.loser)
     if loser is None:
         return Verdict("not-applicable", f"{rule.loser} is not installed")
+    for one in (winner, loser):
+        if one and (reason := one.unreadable()):
+            return Verdict("conflict", reason)
     remedy = f"pip install --force-reinstall --no-deps {rule.winner}=={loser.version}"
     if winner is None:
         return _alone(site, rule, loser, remedy)

@@ -3,7 +3,9 @@
 import base64
 import binascii
 import csv
+import json
 import os
+import posixpath
 import re
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -37,6 +39,7 @@ class Distribution:
     directory: Path
     _record: bytes | None = field(default=None, repr=False)
     _found: dict[str, str | None] = field(default_factory=dict, repr=False)
+    _digests: dict[str, Digest | None] | None = field(default=None, repr=False)
 
     def lists(self, path: str) -> bool:
         """Whether the RECORD names ``path``."""
@@ -49,11 +52,32 @@ class Distribution:
 
     def digests(self) -> dict[str, Digest | None]:
         """Every path of the RECORD."""
-        return parse_record(_text(self._bytes()))
+        if self._digests is None:
+            self._digests = parse_record(_text(self._bytes()))
+        return self._digests
+
+    def unreadable(self) -> str:
+        """Why the RECORD does not say where the package's files are, with the remedy; empty when it does."""
+        remedy = f"Install {self.name} {self.version} from a wheel into this directory, then apply again"
+        if self._editable():
+            return f"{self.name} {self.version} is an editable install, its files are elsewhere. {remedy}"
+        if not any(_of_a_package(path) for path in self.digests()):
+            return f"the RECORD of {self.name} {self.version} lists no file of the package. {remedy}"
+        return ""
+
+    def _editable(self) -> bool:
+        if b"__editable__" in self._bytes():
+            return True
+        try:
+            origin = json.loads((self.directory / "direct_url.json").read_bytes())
+            return bool(origin["dir_info"]["editable"])
+        except (OSError, ValueError, KeyError, TypeError, RecursionError):
+            return False  # of a wheel, or nothing that an installer writes
 
     def _entry(self, path: str) -> str | None:
         if path not in self._found:
-            self._found[path] = _line(self._bytes(), path)
+            record = self._bytes()
+            self._found[path] = _line(record, path) or _odd_line(record, path)
         return self._found[path]
 
     def _bytes(self) -> bytes:
@@ -102,8 +126,11 @@ def parse_metadata(text: str) -> dict[str, str]:
 
 
 def parse_record(text: str) -> dict[str, Digest | None]:
-    """Paths and hashes of a RECORD; a line without a hash that can be used has None, a broken line is left out."""
-    lines = _BREAK.split(text)
+    """Paths and hashes of a RECORD; a line without a hash that can be used has None, a broken line is left out.
+
+    Paths are normalised: ``./`` and backslashes are some installer's way to write the same path.
+    """
+    lines = _BREAK.split(text.removeprefix("\ufeff"))
     rows = csv.reader(line for line in lines if line and "\0" not in line)
     result: dict[str, Digest | None] = {}
     while True:
@@ -114,7 +141,19 @@ def parse_record(text: str) -> dict[str, Digest | None]:
         except csv.Error:
             continue
         if row and row[0]:
-            result[row[0]] = _digest(row)
+            result[_plain(row[0])] = _digest(row)
+
+
+def _plain(path: str) -> str:
+    path = path.replace("\\", "/")
+    return posixpath.normpath(path) if "./" in path or "//" in path else path
+
+
+def _of_a_package(path: str) -> bool:
+    top, slash, _ = path.partition("/")
+    if slash:
+        return bool(top) and top != ".." and not top.endswith((".dist-info", ".data"))
+    return top.endswith((".py", ".so"))
 
 
 def _digest(row: list[str]) -> Digest | None:
@@ -138,6 +177,16 @@ def _line(record: bytes, path: str) -> str | None:
         return None
     end = record.find(b"\n", at)
     return _text(record[at : end if end >= 0 else None]).rstrip("\r")
+
+
+def _odd_line(record: bytes, path: str) -> str | None:
+    # Quoted, with another separator, behind a byte order mark, between carriage returns: rare, so only lines that
+    # have the file's name are parsed, each by itself because a quote that is not closed swallows what follows.
+    name = path.rpartition("/")[2].encode()
+    if name not in record:
+        return None
+    lines = (_text(line) for line in record.splitlines() if name in line)
+    return next((line for line in lines if path in parse_record(line)), None)
 
 
 def _text(data: bytes) -> str:

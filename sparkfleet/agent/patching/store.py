@@ -14,6 +14,7 @@ before the first target was touched.
 import contextlib
 import json
 import os
+import re
 import secrets
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
@@ -77,8 +78,11 @@ def laid_down(site: Path) -> tuple[Laid, ...]:
     """What the last change that was finished laid down."""
     state = _load(_home(site) / "state.json")
     try:
-        return tuple(Laid(**entry) for entry in state["files"]) if state else ()
-    except (KeyError, TypeError):
+        laid = tuple(Laid(**entry) for entry in state["files"]) if state else ()
+        for one in laid:
+            _check(one.path, one.original, one.patched)
+        return laid
+    except (KeyError, TypeError, ValueError):
         raise HostError(_unreadable(_home(site) / "state.json")) from None
 
 
@@ -277,9 +281,24 @@ def _journal(site: Path) -> _Journal | None:
         return None
     try:
         steps = tuple(_Step(**step) for step in found["steps"])
+        for step in steps:
+            _check(step.path, step.before, step.after)
+        if not re.fullmatch("[0-9a-f]{16}", found["change"]):
+            raise ValueError("not a name of ours")
+        if found["action"] not in ("apply", "revert") or found["phase"] not in ("staging", "switching"):
+            raise ValueError("not a step of ours")
         return _Journal(found["change"], found["action"], found["phase"], steps)
-    except (KeyError, TypeError):
+    except (KeyError, TypeError, ValueError):
         raise HostError(_unreadable(path)) from None
+
+
+def _check(path: str, *hashes: str) -> None:
+    """Raise TypeError or ValueError unless this is a path below the directory, and hashes as we write them."""
+    if not isinstance(path, str) or "\0" in path or any(part in ("", ".", "..") for part in path.split("/")):
+        raise ValueError("not a path of ours")
+    os.fsencode(path)
+    if not all(re.fullmatch("[0-9a-f]{64}", one) for one in hashes):
+        raise ValueError("not a hash of ours")
 
 
 def _state(change: str, files: Iterable[Laid]) -> dict[str, Any]:

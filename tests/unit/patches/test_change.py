@@ -309,6 +309,43 @@ def test_state_that_cannot_be_read_is_said(site: Path, content: bytes) -> None:
             act(site, ALL)
 
 
+WRONG = ["../../x", "/etc/passwd", "a/../../x", "", "a//b", "a\0b", "\ud800", 1, None, ["a"], {"a": 1}]
+
+
+@pytest.mark.parametrize("wrong", WRONG)
+@pytest.mark.parametrize("key", ["path", "original", "patched", "files"])
+def test_state_of_wrong_types_or_paths_is_said(site: Path, key: str, wrong: object) -> None:
+    apply(site, ALL)
+    state = json.loads((site / DIRECTORY / "state.json").read_text())
+    if key == "files":
+        state["files"] = wrong if wrong else 7
+    else:
+        state["files"][0][key] = wrong
+    (site / DIRECTORY / "state.json").write_text(json.dumps(state))
+    for act in (status, apply, revert):
+        with pytest.raises(HostError, match=r"state\.json: cannot be read or is not ours"):
+            act(site, ALL)
+
+
+@pytest.mark.parametrize("wrong", WRONG)
+@pytest.mark.parametrize("key", ["path", "before", "after", "change", "action", "phase", "steps"])
+def test_journal_of_wrong_types_or_paths_is_said(site: Path, key: str, wrong: object) -> None:
+    apply(site, ALL)
+    step = {"path": KERNEL, "before": "0" * 64, "after": "1" * 64}
+    journal = {"schema": 1, "change": "0" * 16, "action": "apply", "phase": "switching", "steps": [step]}
+    if key in step:
+        step[key] = wrong  # type: ignore[assignment]
+    else:
+        journal[key] = wrong if wrong else 7
+    (site / DIRECTORY / "journal.json").write_text(json.dumps(journal))
+    before = tree(site)
+    assert status(site, ALL).interrupted
+    for act in (apply, revert):
+        with pytest.raises(HostError, match=r"journal\.json: cannot be read or is not ours"):
+            act(site, ALL)
+    assert tree(site) == before
+
+
 def test_state_of_a_newer_sparkfleet_is_refused(site: Path) -> None:
     apply(site, ALL)
     state = json.loads((site / DIRECTORY / "state.json").read_text())

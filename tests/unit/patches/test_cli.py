@@ -6,7 +6,9 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
+from sparkfleet.agent.patching import ProbeResult, Report, Row, State
 from sparkfleet.cli import main
+from sparkfleet.cli.patches import _end
 
 from .sites import install, tree
 
@@ -26,8 +28,8 @@ def site(tmp_path: Path) -> Path:
     return tmp_path / "site"
 
 
-def run(*arguments: object) -> Result:
-    return CliRunner(env={"COLUMNS": "250"}).invoke(main, ["patches", *map(str, arguments)])
+def run(*arguments: object, columns: int = 250) -> Result:
+    return CliRunner(env={"COLUMNS": str(columns)}).invoke(main, ["patches", *map(str, arguments)])
 
 
 def test_status_apply_status_revert(site: Path) -> None:
@@ -42,6 +44,59 @@ def test_status_apply_status_revert(site: Path) -> None:
     assert run("apply", *at).exit_code == 0
     assert run("revert", *at).exit_code == 0
     assert tree(site) == before
+
+
+def test_nothing_is_cut_on_a_small_screen_and_the_end_says_what_to_type(site: Path) -> None:
+    output = run("status", "--auto", "--with", "P2", "--site-packages", site, columns=80).output
+    assert "…" not in output
+    lines = output.splitlines()
+    assert lines[0].split() == ["patch", "wanted", "state", "why"]
+    assert next(line for line in lines if line.startswith("P4a")).split()[:3] == ["P4a", "yes", "pristine"]
+    assert f"P4a  {NVFP4}" in lines and "     https://github.com/vllm-project/vllm/issues/36821" in lines
+    assert any(line.startswith("not in this release: P1, P2, ") for line in lines)
+    assert any(line.startswith("for what is not installed: P8, P9, ") for line in lines)
+    assert lines[-1] == f"P4a is missing: sparkfleet patches apply --auto --with P2 --site-packages {site}"
+    assert run("apply", "--auto", "--site-packages", site).output.splitlines()[-1] == "As it should be."
+    assert run("revert", "--auto", "--site-packages", site).output.splitlines()[-1] == "As it was shipped."
+
+
+def test_the_end_names_what_must_be_done_by_hand(site: Path) -> None:
+    (site / NVFP4).write_text(TEXT + "# mine\n")
+    last = run("status", "--engine", "vllm-0.19.1", "--site-packages", site, columns=80).output.splitlines()[-1]
+    assert last.startswith("Do by hand first what the table says of P4a: sparkfleet patches apply --engine vllm-0.19.1")
+
+
+def test_a_record_that_lists_nothing_is_not_as_it_should_be(site: Path) -> None:
+    (site / "vllm-0.19.1+cu130.dist-info/RECORD").write_text("__editable__.vllm-0.19.1.pth,,\n")
+    result = run("status", "--auto", "--site-packages", site)
+    assert result.exit_code == 1 and "is an editable install" in result.output
+    assert run("apply", "--auto", "--site-packages", site).exit_code == 1
+
+
+def row(patch: str, state: State, *, wanted: bool = True, target: str = "a.py") -> Row:
+    return Row(patch, "", "required", wanted, "vllm", target, state, "", "")
+
+
+@pytest.mark.parametrize(
+    ("report", "says"),
+    [
+        (Report(1, "", "", (row("P1", "applied"),)), "As it should be."),
+        (Report(1, "", "", (row("P1", "pristine"), row("P2", "pristine"))), "P1 and P2 are missing: TYPE"),
+        (Report(1, "", "", (row("P2", "applied", wanted=False),)), "P2 is applied and not wanted: TYPE"),
+        (Report(1, "", "", (row("P8", "pristine", target=""),)), "Do by hand first what the table says of P8: TYPE"),
+        (
+            Report(1, "", "", (row("P1", "pristine"), row("P7", "missing"))),
+            "P1 is missing; do by hand first what the table says of P7: TYPE",
+        ),
+        (Report(1, "", "", (), True), "A change was cut off here, which the next apply settles first: TYPE"),
+        (
+            Report(1, "", "", (row("P1", "pristine"),), probes=(ProbeResult("P1", "failed", "no"),)),
+            "P1: the probe failed, see its line; nothing was changed; P1 is missing.",
+        ),
+    ],
+)
+def test_the_end(report: Report, says: str) -> None:
+    assert _end(report, "TYPE") == says
 
 
 def test_json_for_machines(site: Path) -> None:

@@ -4,6 +4,7 @@ import base64
 import csv
 import hashlib
 import io
+import os
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,7 @@ from sparkfleet.agent.patching.records import Digest, Distribution, installed, p
 
 from .sites import install
 
-PLAIN = st.text(st.sampled_from("abcxyz_./-0123"), min_size=1).filter(lambda path: path.strip())
+PLAIN = st.text(st.sampled_from("abcxyz_./-0123"), min_size=1).filter(lambda path: path == os.path.normpath(path))
 
 
 @given(st.text())
@@ -42,6 +43,52 @@ def test_what_an_installer_writes_is_what_is_read(files: dict[str, bytes], end: 
     for path in files:
         assert one.lists(path) and one.digest(path) == expected[path]
     assert not one.lists("not/there.py") and one.digest("not/there.py") is None
+
+
+DIGEST = "sha256=47DEQpj8HBSa-_TImW-5JCeuQeRkm5NMpJWZG3hSuFU"
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        '"a/b.py",{d},0\n',
+        '"a/b.py","{d}","0"\r\n',
+        "./a/b.py,{d},0\n",
+        "a//b.py,{d},0\n",
+        "a\\b.py,{d},0\n",
+        ".\\a\\b.py,{d},0\n",
+        "\ufeffa/b.py,{d},0\n",
+        '\ufeff"./a/b.py",{d},0\n',
+        "x.py,,\ra/b.py,{d},0\ry.py,,\r",
+        "a/b.py,{d},0\rx.py,,\r",
+        '"broken/b.py,,\n"a/b.py",{d},0\n',
+    ],
+)
+def test_other_ways_to_write_the_same_path(record: str) -> None:
+    one = Distribution("d", "1", Path("/nonexistent"), record.format(d=DIGEST).encode())
+    assert one.lists("a/b.py") and one.digest("a/b.py") == Digest("sha256", hashlib.sha256(b"").digest(), 0)
+    assert not one.lists("b.py") and not one.unreadable()
+
+
+@pytest.mark.parametrize(
+    ("record", "says"),
+    [
+        ("", "lists no file of the package"),
+        ("d-1.dist-info/RECORD,,\n../../../bin/d,,\n", "lists no file of the package"),
+        ("__editable__.d-1.pth,,\nd-1.dist-info/RECORD,,\n", "is an editable install"),
+        ("d/a.py,,\n", ""),
+        ("d.py,,\n", ""),
+    ],
+)
+def test_a_record_that_does_not_say_where_the_files_are(record: str, says: str) -> None:
+    said = Distribution("d", "1", Path("/nonexistent"), record.encode()).unreadable()
+    assert says in said and bool(says) == bool(said)
+
+
+@pytest.mark.parametrize("origin", ["", "[]", "{", '{"dir_info": 1}', '{"dir_info": {"editable": false}}', "\udcff"])
+def test_an_origin_that_is_not_editable(tmp_path: Path, origin: str) -> None:
+    (tmp_path / "direct_url.json").write_bytes(origin.encode(errors="surrogateescape"))
+    assert not Distribution("d", "1", tmp_path, b"d/a.py,,\n").unreadable()
 
 
 def test_a_path_is_found_whole_and_nowhere_else() -> None:

@@ -56,9 +56,60 @@ def test_a_file_that_no_record_lists_is_not_touched(site: Path) -> None:
     (site / "decoy").mkdir()
     (site / "decoy/kernel.py").write_text(FILES[KERNEL])
     decoyed = patch_set(patch("P1", target("decoy/kernel.py", EDIT)))
-    assert status(site, decoyed).rows[0].state == "not-applicable"
-    apply(site, decoyed)
+    row = status(site, decoyed).rows[0]
+    assert row.state == "conflict" and "RECORD of engine 1.0 does not list it" in row.reason
+    with pytest.raises(HostError, match="P1 is conflict"):
+        apply(site, decoyed)
     assert (site / "decoy/kernel.py").read_text() == FILES[KERNEL]
+
+
+RECORD = "engine-1.0.dist-info/RECORD"
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("engine/", "./engine/"),
+        ("engine/", "engine\\"),
+        ("\n", "\r"),
+        ("engine/kernel.py,", '"engine/kernel.py",'),
+        ("engine/kernel.py", "\ufeffengine/kernel.py"),
+    ],
+)
+def test_a_record_that_is_written_another_way_is_understood(site: Path, old: str, new: str) -> None:
+    record = site / RECORD
+    record.write_bytes(record.read_text().replace(old, new).encode())
+    wanted = patch_set(ARCH)
+    assert not status(site, wanted).converged and status(site, wanted).rows[0].state == "pristine"
+    assert apply(site, wanted).converged and revert(site, wanted).changed == (KERNEL,)
+
+
+@pytest.mark.parametrize(
+    ("record", "says"),
+    [
+        ("", "lists no file of the package"),
+        ("/abs/engine/kernel.py,,\n", "lists no file of the package"),
+        ("../site/engine/kernel.py,,\n", "lists no file of the package"),
+        ("engine/other.py,,\n", "the file is there, but the RECORD of engine 1.0 does not list it"),
+        ("__editable__.engine-1.0.pth,,\nengine-1.0.dist-info/RECORD,,\n", "editable install"),
+    ],
+)
+def test_a_record_that_does_not_list_the_file_is_a_conflict(site: Path, record: str, says: str) -> None:
+    (site / RECORD).write_text(record)
+    before = (site / KERNEL).read_bytes()
+    row = only(site, ARCH)
+    assert row.state == "conflict" and says in row.reason and "apply again" in row.reason
+    with pytest.raises(HostError, match=r"P1 is conflict .* Nothing was changed"):
+        apply(site, patch_set(ARCH))
+    assert (site / KERNEL).read_bytes() == before
+
+
+def test_an_editable_install_of_any_tool_is_a_conflict(site: Path) -> None:
+    for path in FILES:
+        (site / path).unlink()
+    (site / RECORD).write_text("engine.pth,,\nengine-1.0.dist-info/RECORD,,\n")
+    (site / RECORD).with_name("direct_url.json").write_text('{"url": "file:///src", "dir_info": {"editable": true}}')
+    assert only(site, ARCH).state == "conflict" and "editable install" in only(site, ARCH).reason
 
 
 def test_not_applicable_when_nothing_is_installed(site: Path) -> None:
@@ -177,6 +228,14 @@ def test_owners_of_different_versions_are_a_conflict(tmp_path: Path) -> None:
     install(tmp_path, "cu13", "1.1", CU13)
     row, _ = status(tmp_path, patch_set(precedence("cu13", "base"), P9, base="1.0", cu13="1.1")).rows
     assert row.state == "conflict" and "cu13 1.1 over base 1.0" in row.reason
+
+
+def test_records_that_list_nothing_are_not_called_mended(tmp_path: Path) -> None:
+    install(tmp_path, "base", "1.0", BASE)
+    install(tmp_path, "cu13", "1.0", CU13)
+    (tmp_path / "cu13-1.0.dist-info/RECORD").write_text("")
+    row = only(tmp_path, precedence("cu13", "base"), base="1.0", cu13="1.0")
+    assert row.state == "conflict" and "RECORD of cu13 1.0 lists no file" in row.reason
 
 
 def test_nothing_shared_is_upstreamed(tmp_path: Path) -> None:
