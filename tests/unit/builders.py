@@ -41,7 +41,7 @@ DATA: dict[str, Any] = {
 
 
 def machine(**changes: Any) -> Machine:
-    """A healthy DGX Spark, as `spark-facts` records it."""
+    """A healthy DGX Spark: NVIDIA board, OTA of April 2026."""
     spark = Machine(
         hostname="spark-7d19",
         architecture="aarch64",
