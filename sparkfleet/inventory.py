@@ -4,6 +4,7 @@ import json
 import re
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 from sparkfleet.errors import UserError
@@ -15,7 +16,11 @@ def hosts(inventory: str) -> dict[str, dict[str, Any]]:
     Raises UserError with what pyinfra says when it cannot be read.
     """
     command = (sys.executable, "-m", "pyinfra", inventory, "debug-inventory", "--json")
+    log = Path("pyinfra-debug.log")  # pyinfra leaves one behind for any error in an inventory
+    kept = log.exists()
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    if not kept:
+        log.unlink(missing_ok=True)
     try:
         return {str(entry["name"]): dict(entry["data"]) for entry in json.loads(done.stdout)}
     except (ValueError, KeyError, TypeError):

@@ -40,4 +40,5 @@ def test_bad_data_is_one_paragraph_and_status_2(tmp_path: Path, monkeypatch: pyt
 def test_an_inventory_that_is_no_inventory(tmp_path: Path, text: str, monkeypatch: pytest.MonkeyPatch) -> None:
     shown = plan(tmp_path, text, monkeypatch)
     assert shown.exit_code in (0, 2)
+    assert not (HOME / "pyinfra-debug.log").exists()
     assert "Traceback (most recent call last)" not in shown.output or "pyinfra cannot read" in shown.output
