@@ -8,7 +8,7 @@ from .errors import HostError
 
 _DECISIVE = re.compile(
     r"\b([A-Z]\w*(Error|Exception|Interrupt)\b|error:|ERROR|CRITICAL|Killed|refused|not found|expected .* found"
-    r"|another process)"
+    r"|another process|Failed to locate|Failed at step)"
 )
 
 #: Not the cause: milder levels that only mention an error, and consequences of a failure that was logged before.
@@ -20,7 +20,7 @@ _NOISE = re.compile(
 
 def decisive(unit: str, since: float, most: int = 8) -> list[str]:
     """The lines since then (seconds since the epoch) that say why it failed; the last ones when none says it."""
-    which = ("--unit", unit, f"--since=@{since:.0f}", "--lines=400", "--output=cat", "--no-pager", "--quiet")
+    which = ("--unit", unit, f"--since=@{since:.3f}", "--lines=400", "--output=cat", "--no-pager", "--quiet")
     try:
         return pick(run(("journalctl", *which)).splitlines(), most)
     except HostError:
