@@ -78,7 +78,7 @@ def _measure(command: list[str]) -> tuple[float, float]:
     wall, after = time.monotonic() - started, resource.getrusage(resource.RUSAGE_CHILDREN)
     if done.returncode != 0:
         raise click.ClickException(f"{' '.join(command[1:])} failed:\n{done.stderr[-2000:]}")
-    if "ready, nothing to change" not in done.stderr:
+    if "deploy.py" in command and " changed" in done.stderr.rpartition("--> sparkfleet:")[2]:
         raise click.ClickException("the lab was not converged: deploy to it first, then measure")
     return wall, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
