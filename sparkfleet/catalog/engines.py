@@ -150,8 +150,8 @@ def engine(name: str) -> Engine:
 
 
 def uv() -> Uv:
-    """The pinned uv, from ``uv.lock``. Raises UserError when that file is not one pin with hashes."""
-    path = ENGINES / "uv.lock"
+    """The pinned uv, from ``uv.txt``. Raises UserError when that file is not one pin with hashes."""
+    path = ENGINES / "uv.txt"
     text = path.read_text(encoding="utf-8")
     found = re.search(r"^uv==(\S+)", text, re.MULTILINE)
     hashes = tuple(_HASH.findall(text))

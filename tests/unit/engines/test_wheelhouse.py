@@ -69,7 +69,7 @@ def index(here: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Index:
     uv = locked(write_wheel(stock, "uv", "0.13.9"))
     (here / "vllm-9.yaml").write_text("name: vllm-9\ntitle: t\npython: ['3.12']\npins: {vllm: '9'}\n")
     (here / "vllm-9.lock").write_text(render(engine(), closure))
-    (here / "uv.lock").write_text(f"uv==0.13.9 --hash=sha256:{uv.sha256} --hash=sha256:{'f' * 64}\n")
+    (here / "uv.txt").write_text(f"uv==0.13.9 --hash=sha256:{uv.sha256} --hash=sha256:{'f' * 64}\n")
     made = Index(stock)
 
     @contextmanager
