@@ -1,4 +1,4 @@
-"""What a vLLM accepts, read from its own source without running it: environment variables and flags of ``vllm serve``.
+"""What a vLLM accepts, read from its own source without running it: variables, flags of ``vllm serve``, parsers.
 
 Only the syntax tree is read, because the wheels are for another machine: nothing of them can be imported here.
 """
@@ -8,9 +8,10 @@ from pathlib import Path
 
 from sparkfleet.knowledge.environment import environment
 from sparkfleet.knowledge.flags import flags
+from sparkfleet.knowledge.parsers import parsers
 from sparkfleet.knowledge.source import Source
 
-SCHEMA = 1
+SCHEMA = 2
 
 
 def knowledge(site: Path, engine: str, wheel: str, sha256: str) -> str:
@@ -27,15 +28,16 @@ def knowledge(site: Path, engine: str, wheel: str, sha256: str) -> str:
             "wheel": {"name": wheel, "sha256": sha256},
             "environment": environment(source),
             "flags": flags(source),
+            "parsers": parsers(source),
         }
     )
 
 
 def dump(content: dict[str, object]) -> str:
-    """JSON with sorted keys, each variable and each flag on a line of its own: a new release is read as a diff."""
+    """JSON with sorted keys, a line for each variable, flag and kind of parser: a new release is read as a diff."""
     lines = ["{"]
     for key, value in content.items():
-        if isinstance(value, dict) and key in ("environment", "flags"):
+        if isinstance(value, dict) and key in ("environment", "flags", "parsers"):
             rows = [f"  {json.dumps(name)}: {json.dumps(value[name], sort_keys=True)}" for name in sorted(value)]
             lines.append(f" {json.dumps(key)}: {{\n" + ",\n".join(rows) + "\n },")
         else:

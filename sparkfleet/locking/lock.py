@@ -137,7 +137,7 @@ def _in_knowledge(there: str, wanted: str) -> list[str]:
     except ValueError:
         return ["not JSON"]
     lines = [key for key in ("schema", "engine", "wheel") if old.get(key) != new.get(key)]
-    for part in ("environment", "flags"):
+    for part in ("environment", "flags", "parsers"):
         one, other = old.get(part, {}), new.get(part, {})
         lines += [name for name in sorted(one.keys() | other.keys()) if one.get(name) != other.get(name)]
     return [f"{name} differs" for name in lines]

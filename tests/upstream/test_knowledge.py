@@ -20,6 +20,7 @@ def test_committed_knowledge_is_that_of_the_release(version: str) -> None:
     committed = json.loads(engines.engine(f"vllm-{version}").knowledge.read_text(encoding="utf-8"))
     assert found["environment"] == committed["environment"]
     assert found["flags"] == committed["flags"]
+    assert found["parsers"] == committed["parsers"]
 
 
 @pytest.mark.parametrize("version", VLLM)
@@ -29,3 +30,4 @@ def test_every_release_can_be_read(version: str) -> None:
     assert found["flags"]["--tensor-parallel-size"] == {"type": "int", "aliases": ["-tp"]}
     assert found["flags"]["--api-key"] == {"type": "str", "many": True}
     assert "marlin" in found["flags"]["--moe-backend"]["choices"]
+    assert "openai_gptoss" in found["parsers"]["reasoning"] and "openai" in found["parsers"]["tool"]

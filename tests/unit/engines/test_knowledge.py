@@ -158,6 +158,8 @@ FILES = {
     "engine/arg_utils.py": ARGS,
     "entrypoints/cli/serve.py": "from vllm.entrypoints.somewhere import make_arg_parser\n",
     "entrypoints/somewhere.py": FRONT,
+    "reasoning/__init__.py": "_REASONING_PARSERS_TO_REGISTER = {'qwen3': ('m', 'C'), 'deepseek_r1': ('m', 'C')}\n",
+    "tool_parsers/__init__.py": "_TOOL_PARSERS_TO_REGISTER = {'hermes': ('m', 'C')}\n",
 }
 
 
@@ -215,6 +217,11 @@ def test_flags(site: Path) -> None:
     }
 
 
+def test_parsers(site: Path) -> None:
+    known = json.loads(knowledge(site, "vllm-0", "vllm.whl", "0"))["parsers"]
+    assert known == {"reasoning": ["deepseek_r1", "qwen3"], "tool": ["hermes"]}
+
+
 def test_the_same_wheel_gives_the_same_bytes(site: Path) -> None:
     assert knowledge(site, "vllm-0", "vllm.whl", "0") == knowledge(site, "vllm-0", "vllm.whl", "0")
 
@@ -225,6 +232,7 @@ def test_the_same_wheel_gives_the_same_bytes(site: Path) -> None:
         ("envs.py", "x = 1\n", "expected a dictionary `environment_variables`"),
         ("envs.py", "environment_variables = {", "not Python as this Python reads it"),
         ("entrypoints/cli/serve.py", "x = 1\n", "expected a function make_arg_parser"),
+        ("tool_parsers/__init__.py", "x = 1\n", "expected a dictionary `_TOOL_PARSERS_TO_REGISTER`"),
         ("config/model.py", "class ModelConfig:\n    pass\n", "ModelConfig has no field kind"),
     ],
 )
@@ -245,6 +253,7 @@ def test_committed_knowledge_is_of_the_wheel_in_the_lock(path: Path) -> None:
     assert known["wheel"]["sha256"] in engine.lock.read_text(encoding="utf-8")
     assert known["flags"]["--port"]["type"] == "int" and known["environment"]["VLLM_PORT"]["type"] == "int"
     assert "marlin" in known["flags"]["--moe-backend"]["choices"]
+    assert "qwen3" in known["parsers"]["reasoning"] and "hermes" in known["parsers"]["tool"]
 
 
 def test_what_the_write_ups_set_is_known_where_it_works_and_not_where_it_is_gone() -> None:

@@ -159,6 +159,8 @@ def given(here: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[
     monkeypatch.setenv("SPARKFLEET_CACHE", str(tmp_path / "cache"))
     files = {
         "vllm/envs.py": "environment_variables = {'VLLM_PORT': lambda: int(os.getenv('VLLM_PORT'))}\n",
+        "vllm/reasoning/__init__.py": "_REASONING_PARSERS_TO_REGISTER = {}\n",
+        "vllm/tool_parsers/__init__.py": "_TOOL_PARSERS_TO_REGISTER = {}\n",
         "vllm/entrypoints/cli/serve.py": "def make_arg_parser(parser):\n    parser.add_argument('--port', type=int)\n",
     }
     wheel = write_wheel(tmp_path, "vllm", "9+mine", files)
