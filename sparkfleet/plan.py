@@ -1,5 +1,6 @@
 """What should be true on a host, worked out from its settings and the catalog. Pure: no host is asked."""
 
+import json
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -13,7 +14,7 @@ from sparkfleet.agent.patching.shapes import PatchSet
 from sparkfleet.agent.wire import encode
 from sparkfleet.catalog.drivers import drivers
 from sparkfleet.catalog.engines import UNPACKED_PER_WHEEL_BYTE, Engine, digest, engine, wheels_size
-from sparkfleet.catalog.recipes import FlagValue, Recipe, recipe
+from sparkfleet.catalog.recipes import FlagValue, Recipe, Serving, recipe
 from sparkfleet.errors import UserError
 from sparkfleet.patchset import for_lock
 from sparkfleet.settings import Settings, settings
@@ -95,7 +96,7 @@ def plan_host(host: str, data: Mapping[str, object]) -> HostPlan:
     need = sum(one.memory.total for one in recipes)
     return HostPlan(
         host=host,
-        driver_minimum=_driver_minimum(wanted.values()),
+        driver_minimum=_driver_minimum((*recipes, *wanted.values())),
         python=chosen.python,
         memory=round((need + chosen.os_reserve) * GIB),
         clock_skew=chosen.clock_skew,
@@ -104,17 +105,16 @@ def plan_host(host: str, data: Mapping[str, object]) -> HostPlan:
     )
 
 
-def _driver_minimum(wanted: Iterable[Engine]) -> str:
-    """The newest driver that the policy or one of the engines asks for."""
+def _driver_minimum(wanted: Iterable[Recipe | Engine]) -> str:
+    """The newest driver that the policy, one of the recipes or one of the engines asks for."""
     asked = (one.driver_minimum for one in wanted if one.driver_minimum)
     return max((drivers().minimum, *asked), key=Version)
 
 
 def _engine_for(chosen: Settings, wanted: Recipe) -> Engine:
-    name = chosen.engine or wanted.engines[0]
+    name = chosen.engine or wanted.engine_names[0]
     found = engine(name)
-    if name not in wanted.engines:
-        raise UserError(f"recipe {wanted.name} is not for engine {name}; it is for: {', '.join(wanted.engines)}.")
+    wanted.on(name)
     if chosen.python not in found.python:
         raise UserError(f"python {chosen.python!r}: engine {name} is for {', '.join(found.python)}.")
     return found
@@ -167,6 +167,7 @@ def _lock(chosen: Settings, wanted: Engine) -> str:
 
 def _recipe(chosen: Settings, wanted: Recipe, release: ReleasePlan) -> RecipePlan:
     model_path = f"{MODELS}/{wanted.model.name}"
+    serving = wanted.on(release.engine)
     return RecipePlan(
         recipe=wanted,
         name=wanted.name,
@@ -174,21 +175,23 @@ def _recipe(chosen: Settings, wanted: Recipe, release: ReleasePlan) -> RecipePla
         release=release.name,
         model_path=model_path,
         model_source=f"{chosen.models}/{wanted.model.name}",
-        command=_command(wanted, release, model_path),
-        environment=dict(wanted.environment),
+        command=_command(wanted, serving, release, model_path),
+        environment=dict(serving.environment),
         port=wanted.port,
     )
 
 
-def _command(wanted: Recipe, release: ReleasePlan, model_path: str) -> tuple[str, ...]:
-    fixed: dict[str, FlagValue] = {"served-model-name": wanted.served_as, "host": "127.0.0.1", "port": wanted.port}
-    flags = [_flag(name, value) for name, value in (fixed | wanted.flags).items()]
+def _command(wanted: Recipe, serving: Serving, release: ReleasePlan, model_path: str) -> tuple[str, ...]:
+    fixed: dict[str, FlagValue] = {"served-model-name": wanted.served_as, "host": wanted.bind, "port": wanted.port}
+    flags = [_flag(name, value) for name, value in (fixed | serving.flags).items()]
     return (f"{release.path}/bin/vllm", "serve", model_path, *flags)
 
 
 def _flag(name: str, value: FlagValue) -> str:
     if isinstance(value, bool):
         return f"--{name}" if value else f"--no-{name}"
+    if isinstance(value, dict):
+        return f"--{name}={json.dumps(value, separators=(',', ':'))}"
     return f"--{name}={value}"
 
 

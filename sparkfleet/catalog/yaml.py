@@ -1,6 +1,7 @@
 """One way to read a YAML file of the catalog: whole, typed, and with the line of whatever is wrong in it."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
 from typing import TypeVar
@@ -22,16 +23,37 @@ _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _MAX_FILE_BYTES = 4 * 1024 * 1024
 
 
+@dataclass(frozen=True)
+class Document:
+    """A YAML file that was read: its plain values, and the nodes, which know their lines."""
+
+    path: Path
+    node: yaml.Node | None
+    content: object
+
+    def validate(self, model: type[M]) -> M:
+        """The content as one ``model``. Raises UserError naming file, line, key, value and what is allowed there."""
+        try:
+            return model.model_validate(self.content)
+        except ValidationError as error:
+            raise UserError(describe(self.path, self.node, model, error.errors())) from None
+
+    def line(self, *keys: int | str) -> int:
+        """The line of the deepest part of ``keys`` that is really there."""
+        return _line(self.node, keys)
+
+
 def load(path: Path, model: type[M]) -> M:
     """Read ``path`` as one ``model``.
 
     Raises UserError naming file, line, key, the value found and what is allowed there.
     """
-    document, content = _read(path)
-    try:
-        return model.model_validate(content)
-    except ValidationError as error:
-        raise UserError(describe(path, document, model, error.errors())) from None
+    return read(path).validate(model)
+
+
+def read(path: Path) -> Document:
+    """Read ``path``. Raises UserError when it is not one YAML document, or gives a key twice."""
+    return Document(path, *_read(path))
 
 
 def describe(path: Path, document: yaml.Node | None, model: type[BaseModel], errors: Sequence[ErrorDetails]) -> str:

@@ -15,8 +15,12 @@ GOOD = (recipes.RECIPES / "tiny-llama.yaml").read_text(encoding="utf-8")
 
 @pytest.mark.parametrize("path", sorted(recipes.RECIPES.glob("*.yaml")), ids=lambda path: path.stem)
 def test_every_recipe_is_valid_and_for_engines_that_there_are(path: Path) -> None:
-    for name in recipes.recipe(path.stem).engines:
-        engines.engine(name)
+    found = recipes.entry(path)
+    if isinstance(found, recipes.KnownBad):
+        recipes.recipe(found.known_bad.instead)
+    else:
+        for name in found.engine_names:
+            engines.engine(name)
 
 
 @pytest.mark.parametrize("path", sorted(engines.ENGINES.glob("*.yaml")), ids=lambda path: path.stem)
