@@ -77,7 +77,7 @@ def _engine(wanted: Desired, seen: Observed) -> Iterator[Change]:
         found = there.get(release.name)
         if found is None:
             yield Change("engine", f"release {release.name}", "missing", "build")
-        elif found.problem:
+        elif not found.sealed and not found.waiting:
             yield Change("engine", f"release {release.name}", found.problem, "build again")
 
 

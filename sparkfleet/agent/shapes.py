@@ -281,12 +281,16 @@ class PathState:
 
 @dataclass(frozen=True)
 class ReleaseState:
-    """A directory below releases. Only a sealed one may be used; ``problem`` says why it must be built again."""
+    """A release on the host. Only a sealed one may be used; ``problem`` says why it must be built again, ``waiting``
+    that this was done and that it is to be patched and sealed. ``built`` is when it was sealed, ``size`` in bytes.
+    """
 
     name: str
     sealed: bool
     problem: str = ""
     built: float = 0.0
+    waiting: bool = False
+    size: int = 0
 
 
 @dataclass(frozen=True)
