@@ -7,6 +7,8 @@ __all__ = (
     "models",
     "os_reserve",
     "python",
+    "recipe_directory",
+    "recipe_overrides",
     "recipes",
     "settings_version",
     "wheelhouse",
@@ -15,9 +17,16 @@ __all__ = (
 # Proves that this file was read: pyinfra looks for it in the directory it is run in, and says nothing if it finds none.
 settings_version = 1
 
-# What a host serves: names of files in catalog/recipes/. Each host or group must say; [] stands for nothing, and what
-# served before is then stopped and removed.
+# What a host serves: names of docs/recipes.md or of your own files (below). Each host or group must say; [] stands for
+# nothing, and what served before is then stopped and removed.
 recipes = None
+
+# Directory on this machine with recipes of your own, beside the catalog's. None: recipes/ of this checkout.
+recipe_directory = None
+
+# What differs from a recipe's file here, key by key: {"gpt-oss-120b": {"port": 8001, "flags": {"max-num-seqs": 4}}}.
+# A flag or variable set to None is not given. The data nearest to a host wins whole: it is not merged with a group's.
+recipe_overrides = {}
 
 # None: the engine each recipe prefers. An engine of catalog/engines/ overrides that.
 engine = None

@@ -14,7 +14,8 @@ from sparkfleet.agent.patching.shapes import PatchSet
 from sparkfleet.agent.wire import encode
 from sparkfleet.catalog.drivers import drivers
 from sparkfleet.catalog.engines import UNPACKED_PER_WHEEL_BYTE, Engine, digest, engine, wheels_size
-from sparkfleet.catalog.recipes import FlagValue, Recipe, Serving, recipe
+from sparkfleet.catalog.overrides import overridden
+from sparkfleet.catalog.recipes import FlagValue, Recipe, Serving, path_of, recipe
 from sparkfleet.errors import UserError
 from sparkfleet.patchset import for_lock
 from sparkfleet.settings import Settings, settings
@@ -87,7 +88,7 @@ def plan_host(host: str, data: Mapping[str, object]) -> HostPlan:
     try:
         if twice := [name for name, times in Counter(chosen.recipes).items() if times > 1]:
             raise UserError(f"recipes: {', '.join(twice)} is named twice.")
-        recipes = [recipe(name) for name in chosen.recipes]
+        recipes = _recipes(chosen)
         _check_ports(recipes)
         wanted = {one.name: _engine_for(chosen, one) for one in recipes}
         releases = {name: _release(chosen, one) for name, one in wanted.items()}
@@ -103,6 +104,19 @@ def plan_host(host: str, data: Mapping[str, object]) -> HostPlan:
         releases=tuple({release.name: release for release in releases.values()}.values()),
         recipes=tuple(_recipe(chosen, one, releases[one.name]) for one in recipes),
     )
+
+
+def _recipes(chosen: Settings) -> list[Recipe]:
+    own = Path(chosen.recipe_directory) if chosen.recipe_directory else None
+    if own and not own.is_dir():
+        raise UserError(f"recipe_directory: {own} is no directory on this machine.")
+    for name in chosen.recipe_overrides:
+        path_of(name, own)  # a misspelt name would be without effect
+    found = [recipe(name, own) for name in chosen.recipes]
+    return [
+        overridden(one, chosen.recipe_overrides[one.name]) if one.name in chosen.recipe_overrides else one
+        for one in found
+    ]
 
 
 def _driver_minimum(wanted: Iterable[Recipe | Engine]) -> str:

