@@ -79,9 +79,9 @@ def _finding(host: str, error: ErrorDetails) -> str:
 
 
 def _not_overridable(loc: tuple[int | str, ...]) -> str:
-    allowed = (
-        {"memory": MemoryValues, "decode": DecodeValues}.get(str(loc[2]), Overrides) if len(loc) > 3 else Overrides
-    )
+    allowed: type[BaseModel] = Overrides
+    if len(loc) > 3:
+        allowed = MemoryValues if loc[2] == "memory" else DecodeValues
     near = get_close_matches(str(loc[-1]), allowed.model_fields, n=1)
     hint = f"did you mean {near[0]!r}?" if near else f"there are: {', '.join(sorted(allowed.model_fields))}"
     return f"not a key that a host may change in a recipe; {hint}"

@@ -62,7 +62,7 @@ def test_a_wrong_value_names_host_key_value_and_what_is_allowed(key: str, value:
         ),
         (
             {"memory": {"wheights": 1.0}},
-            "recipe_overrides.tiny-llama.memory.wheights: not a key that a host may change in a recipe; did you mean 'weights'?",
+            "memory.wheights: not a key that a host may change in a recipe; did you mean 'weights'?",
         ),
         ({"flags": {"max-model-len": 1}}, "not a flag for a recipe: say `context`"),
         ({"flags": {"api-key": "x"}}, "not a flag for a recipe: a secret has no place in a recipe"),
