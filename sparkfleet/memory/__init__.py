@@ -1,0 +1,1 @@
+"""How much memory serving takes, and what fits on one host: pure arithmetic, in GiB."""
