@@ -108,6 +108,7 @@ def _requirements(plan: HostPlan) -> Requirements:
         memory=plan.memory,
         disk=(*releases, *models),
         clock_skew=plan.clock_skew,
+        ports=tuple(one.port for one in plan.recipes),
     )
 
 

@@ -4,7 +4,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from . import account, machine, preflight, receipt, release, units, weights
+from . import account, facts, preflight, receipt, release, units, weights
 from .errors import HostError
 from .paths import look, sha256
 from .shapes import SCHEMA, Finding, Observed, Question, Receipt, UnitState
@@ -19,7 +19,7 @@ def observe(question: Question) -> Observed:
     releases = release.look(question.releases)
     models = tuple(weights.look(model, content.get("weights", {})) for model in question.models)
     needs = question.requirements
-    seen = machine.examine((need.path for need in needs.disk), question.now)
+    seen = facts.examine((need.path for need in needs.disk), needs.ports, needs.python, question.now)
     present = {one.name for one in releases if not one.problem} | {one.model for one in models if not one.problem}
     summary = receipt.summary(content)
     paths = {path: look(path) for path in (*question.directories, *question.files)}

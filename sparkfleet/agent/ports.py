@@ -11,21 +11,21 @@ def is_held_by(pid: int, port: int) -> bool:
 
     Sees the processes of its own user, which is all a unit's last start step has to.
     """
-    sockets = {f"socket:[{inode}]" for inode in _listening(port)}
-    return any(_open_files(one) & sockets for one in (pid, *descendants(pid)))
+    sockets = {f"socket:[{inode}]" for inode in listening(port)}
+    return any(open_files(one) & sockets for one in (pid, *descendants(pid)))
 
 
 def descendants(pid: int) -> list[int]:
     """All children of ``pid``, and theirs."""
     found: list[int] = []
-    for thread in _listing(f"/proc/{pid}/task"):
+    for thread in listing(f"/proc/{pid}/task"):
         with contextlib.suppress(OSError), open(f"/proc/{pid}/task/{thread}/children", encoding="ascii") as file:
             for child in map(int, file.read().split()):
                 found += [child, *descendants(child)]
     return found
 
 
-def _listening(port: int) -> set[str]:
+def listening(port: int) -> set[str]:
     inodes = set()
     for table in ("/proc/net/tcp", "/proc/net/tcp6"):
         with contextlib.suppress(OSError), open(table, encoding="ascii") as file:
@@ -36,15 +36,15 @@ def _listening(port: int) -> set[str]:
     return inodes
 
 
-def _open_files(pid: int) -> set[str]:
+def open_files(pid: int) -> set[str]:
     links = set()
-    for handle in _listing(f"/proc/{pid}/fd"):
+    for handle in listing(f"/proc/{pid}/fd"):
         with contextlib.suppress(OSError):
             links.add(os.readlink(f"/proc/{pid}/fd/{handle}"))
     return links
 
 
-def _listing(path: str) -> list[str]:
+def listing(path: str) -> list[str]:
     try:
         return os.listdir(path)
     except OSError:

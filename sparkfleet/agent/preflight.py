@@ -1,9 +1,10 @@
 """May this machine be changed? Pure: facts and requirements in, findings out."""
 
-import re
 from collections.abc import Iterator
 
-from .shapes import Finding, Gpu, Machine, Requirements
+from .facts.shapes import Gpu, Machine
+from .facts.source import version_key
+from .shapes import Finding, Requirements
 
 GIB = 1024**3
 
@@ -35,11 +36,6 @@ def judge(machine: Machine, needs: Requirements, present: frozenset[str]) -> tup
     )
 
 
-def version_key(version: str) -> tuple[int, ...]:
-    """A driver version as numbers, so that 580.95.05 is older than 580.142."""
-    return tuple(int(part) for part in re.findall(r"\d+", version))
-
-
 def _gpu(gpu: Gpu, needs: Requirements) -> Iterator[Finding]:
     if gpu.state != "ok":
         yield Finding(f"gpu-{gpu.state}", "stop", f"GPU: {gpu.detail}", _GPU_REMEDIES[gpu.state])
@@ -62,7 +58,7 @@ def _gpu(gpu: Gpu, needs: Requirements) -> Iterator[Finding]:
 
 
 def _module(machine: Machine) -> Iterator[Finding]:
-    loaded, library = machine.driver_module, machine.gpu.driver
+    loaded, library = machine.driver.module, machine.gpu.driver
     if loaded and library and loaded != library:
         yield Finding(
             "driver-mismatch",
@@ -73,23 +69,23 @@ def _module(machine: Machine) -> Iterator[Finding]:
 
 
 def _system(machine: Machine, needs: Requirements) -> Iterator[Finding]:
-    if machine.architecture != needs.architecture and not machine.lab:
+    if machine.system.architecture != needs.architecture and not machine.lab:
         yield Finding(
             "architecture",
             "stop",
-            f"architecture: expected {needs.architecture}, found {machine.architecture}",
+            f"architecture: expected {needs.architecture}, found {machine.system.architecture}",
             "this is not a DGX Spark: take the host out of the inventory",
         )
-    if machine.systemd is None or machine.systemd < needs.systemd_minimum:
-        found = "no running systemd" if machine.systemd is None else f"systemd {machine.systemd}"
+    if machine.system.systemd is None or machine.system.systemd < needs.systemd_minimum:
+        found = "no running systemd" if machine.system.systemd is None else f"systemd {machine.system.systemd}"
         yield Finding(
             "systemd",
             "stop",
             f"systemd: expected {needs.systemd_minimum} or newer, found {found}",
             "units need systemd as the running init; use DGX OS or Ubuntu 24.04",
         )
-    if needs.python not in machine.pythons:
-        found = ", ".join(sorted(machine.pythons)) or "none"
+    if needs.python not in machine.system.pythons:
+        found = ", ".join(sorted(machine.system.pythons)) or "none"
         yield Finding(
             "python",
             "stop",
@@ -99,14 +95,14 @@ def _system(machine: Machine, needs: Requirements) -> Iterator[Finding]:
 
 
 def _memory(machine: Machine, needs: Requirements) -> Iterator[Finding]:
-    if machine.memory_total is None:
+    if machine.memory.total is None:
         yield Finding("memory-unknown", "warn", "memory: /proc/meminfo does not say", "look at the host")
-    elif machine.memory_total < needs.memory:
+    elif machine.memory.total < needs.memory:
         yield Finding(
             "memory",
             "stop",
             f"memory: the recipes need {needs.memory / GIB:.1f} GiB, the machine has "
-            f"{machine.memory_total / GIB:.1f} GiB",
+            f"{machine.memory.total / GIB:.1f} GiB",
             "give this host a smaller recipe, or fewer",
         )
 
@@ -137,10 +133,10 @@ def _disk(machine: Machine, needs: Requirements, present: frozenset[str]) -> Ite
 
 
 def _clock(machine: Machine, needs: Requirements) -> Iterator[Finding]:
-    if abs(machine.clock_skew) > needs.clock_skew:
+    if abs(machine.system.clock_skew) > needs.clock_skew:
         yield Finding(
             "clock",
             "stop",
-            f"clock: {machine.clock_skew:+.0f} s off the control machine's (at most {needs.clock_skew:.0f} s)",
+            f"clock: {machine.system.clock_skew:+.0f} s off the control machine's (at most {needs.clock_skew:.0f} s)",
             "set up time synchronisation on both (`timedatectl set-ntp true`), then run again",
         )

@@ -8,11 +8,12 @@ import hashlib
 from dataclasses import dataclass, field
 from typing import Literal
 
+from .facts.shapes import Machine
+
 #: Version of these shapes and of the receipt; an agent of another version is replaced before it is asked.
 SCHEMA = 1
 
-Severity = Literal["stop", "warn"]
-GpuState = Literal["ok", "mismatch", "no-devices", "no-driver", "missing", "timeout", "unreadable"]
+Severity = Literal["stop", "warn", "info"]
 
 
 # --- what should be true -----------------------------------------------------------------------------------------
@@ -174,6 +175,7 @@ class Requirements:
     memory: int
     disk: tuple[DiskNeed, ...]
     clock_skew: float
+    ports: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -202,51 +204,6 @@ class Question:
 
 
 # --- what is true ------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Gpu:
-    """What ``nvidia-smi`` says. ``detail`` is its own text when it did not answer as it should."""
-
-    state: GpuState
-    name: str | None = None
-    compute_capability: str | None = None
-    driver: str | None = None
-    detail: str = ""
-
-
-@dataclass(frozen=True)
-class Disk:
-    """The file system that holds ``path`` (or its nearest parent that exists)."""
-
-    path: str
-    device: int
-    free: int
-    total: int
-    read_only: bool
-
-
-@dataclass(frozen=True)
-class Machine:
-    """What kind of machine this is. ``clock_skew`` is its clock minus the control machine's, in seconds."""
-
-    hostname: str
-    architecture: str
-    kernel: str
-    boot_id: str | None
-    lab: str | None
-    gpu: Gpu
-    driver_module: str | None
-    dgx: str | None
-    ota: str | None
-    platform: str | None
-    os: str | None
-    systemd: int | None
-    pythons: dict[str, str]
-    memory_total: int | None
-    memory_available: int | None
-    disks: tuple[Disk, ...]
-    clock_skew: float
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,7 @@
 import json
 import types
 from dataclasses import asdict, fields, is_dataclass
+from functools import cache
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 T = TypeVar("T")
@@ -58,12 +59,18 @@ def _build(shape: Any, value: Any, where: str) -> Any:
 
 def _dataclass(shape: Any, value: Any, where: str) -> Any:
     _check(isinstance(value, dict), value, where, "an object")
-    hints = get_type_hints(shape)
-    names = {f.name for f in fields(shape)}
-    if set(value) != names:
-        odd = sorted(set(value) ^ names)
+    hints = _fields(shape)
+    if value.keys() != hints.keys():
+        odd = sorted(value.keys() ^ hints.keys())
         raise WireError(f"{where}: missing or unknown field {', '.join(odd)}")
-    return shape(**{name: _build(hints[name], value[name], f"{where}.{name}") for name in names})
+    return shape(**{name: _build(hint, value[name], f"{where}.{name}") for name, hint in hints.items()})
+
+
+@cache
+def _fields(shape: Any) -> dict[str, Any]:
+    """Name and type of each field; kept, for working them out takes longer than all the rest."""
+    hints = get_type_hints(shape)
+    return {one.name: hints[one.name] for one in fields(shape)}
 
 
 def _only(shape: Any) -> Any:

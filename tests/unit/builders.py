@@ -5,12 +5,22 @@ from dataclasses import replace
 from typing import Any
 
 from roles._lib import render
+from sparkfleet.agent.facts.shapes import (
+    Disk,
+    Driver,
+    Fabric,
+    Gpu,
+    Kernel,
+    Machine,
+    Memory,
+    Processes,
+    Release,
+    System,
+    Toolchain,
+)
 from sparkfleet.agent.shapes import (
     SCHEMA,
     AccountState,
-    Disk,
-    Gpu,
-    Machine,
     Observed,
     PathState,
     Receipt,
@@ -43,27 +53,43 @@ DATA: dict[str, Any] = {
 
 
 def machine(**changes: Any) -> Machine:
-    """A healthy DGX Spark: NVIDIA board, OTA of April 2026."""
+    """A healthy DGX Spark: NVIDIA board, OTA of April 2026. ``changes`` may name a room's field: ``gpu__driver``."""
+    boots = "6.17.0-1014-nvidia"
     spark = Machine(
-        hostname="spark-7d19",
-        architecture="aarch64",
-        kernel="6.17.0-1014-nvidia",
-        boot_id="b0",
         lab=None,
-        gpu=Gpu("ok", "NVIDIA GB10", "12.1", "580.142"),
-        driver_module="580.142",
-        dgx="DGX Spark",
-        ota="7.5.0",
-        platform="DGX Server for KVM",
-        os="Ubuntu 24.04.3 LTS",
-        systemd=255,
-        pythons={"3.12": "/usr/bin/python3.12"},
-        memory_total=127_600_812 * 1024,
-        memory_available=110 * GIB,
-        disks=(Disk("/opt/sparkfleet/releases", 1, 3000 * GIB, 3700 * GIB, False),),
-        clock_skew=0.2,
+        gpu=Gpu("ok", "NVIDIA GB10", "12.1", "580.142", cuda="13.0", temperature=41, utilization=0, clock=208),
+        driver=Driver("580.142", "same", "580-open", "580.142", (), 0, ()),
+        kernel=Kernel(boots, True, boots, True, f"BOOT_IMAGE=/boot/vmlinuz-{boots} ro"),
+        memory=Memory(127_600_812 * 1024, 110 * GIB, GIB, GIB, 16 * GIB, 16 * GIB),
+        disks=(Disk("/opt/sparkfleet/releases", 1, 3000 * GIB, 3700 * GIB, False, 240_000_000),),
+        toolchain=Toolchain("/usr/bin/gcc", True, "13.0.88", "/usr/bin/ninja", "13.0", True),
+        fabric=Fabric((), 0),
+        release=Release(
+            "DGX Spark", "7.5.0", "7.2.3", "DGX Server for KVM", "1.91.51", "Ubuntu 24.04.3 LTS", "ubuntu", "24.04"
+        ),
+        system=System(
+            hostname="spark-7d19",
+            architecture="aarch64",
+            boot_id="b0",
+            vendor="NVIDIA",
+            product="NVIDIA_DGX_Spark",
+            board="NVIDIA",
+            bios="5.36_0ACUM018",
+            machine_id="m0",
+            host_key="k0",
+            systemd=255,
+            remove_ipc=True,
+            pythons={"3.12": "/usr/bin/python3.12"},
+            reboot_required=False,
+            reboot_packages=(),
+            clock_skew=0.2,
+        ),
+        processes=Processes((), None, (), ()),
     )
-    return replace(spark, **changes)
+    for name, value in changes.items():
+        room, _, field = name.partition("__")
+        spark = replace(spark, **{room: replace(getattr(spark, room), **{field: value}) if field else value})
+    return spark
 
 
 def requirements(**changes: Any) -> Requirements:

@@ -1,7 +1,7 @@
 """Shapes survive the way to a host and back, and nothing else gets through."""
 
 import json
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from typing import Any
 
 import pytest
@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from roles._lib.facts import author
-from sparkfleet.agent.shapes import Disk, Machine, Observed, Question, Verified
+from sparkfleet.agent.facts.shapes import Disk, Machine, System
+from sparkfleet.agent.shapes import Observed, Question, Verified
 from sparkfleet.agent.wire import WireError, decode, encode
 from sparkfleet.desired import question
 from tests.unit.builders import converged, machine, wanted
@@ -26,7 +27,7 @@ def test_there_and_back(value: Verified) -> None:
 
 @given(st.lists(st.builds(Disk)), st.none() | st.text(), st.dictionaries(st.text(), st.text()))
 def test_nested_optional_and_mapped(disks: list[Disk], ota: str | None, pythons: dict[str, str]) -> None:
-    value = machine(disks=tuple(disks), ota=ota, pythons=pythons)
+    value = machine(disks=tuple(disks), release__ota=ota, system__pythons=pythons)
     assert decode(Machine, encode(value)) == value
 
 
@@ -65,7 +66,7 @@ def test_deep_nesting_is_refused() -> None:
 
 
 def test_a_missing_field_is_refused() -> None:
-    content = asdict(replace(machine(), ota="x"))
-    del content["ota"]
-    with pytest.raises(WireError, match="ota"):
-        decode(Machine, json.dumps(content))
+    content = asdict(machine().system)
+    del content["bios"]
+    with pytest.raises(WireError, match="bios"):
+        decode(System, json.dumps(content))

@@ -4,8 +4,10 @@ from typing import Any
 
 import pytest
 
-from sparkfleet.agent.preflight import judge, version_key
-from sparkfleet.agent.shapes import Disk, DiskNeed, Gpu
+from sparkfleet.agent.facts.shapes import Disk, Gpu
+from sparkfleet.agent.facts.source import version_key
+from sparkfleet.agent.preflight import judge
+from sparkfleet.agent.shapes import DiskNeed
 from tests.unit.builders import GIB, machine, requirements
 
 
@@ -21,12 +23,12 @@ def test_a_good_spark_has_nothing() -> None:
 
 @pytest.mark.parametrize("driver", ["580.142", "580.159.03", "580.173.02", "590.48.01"])
 def test_the_minimum_and_newer_drivers_pass(driver: str) -> None:
-    assert rules(gpu=Gpu("ok", "NVIDIA GB10", "12.1", driver), driver_module=driver) == []
+    assert rules(gpu=Gpu("ok", "NVIDIA GB10", "12.1", driver), driver__module=driver) == []
 
 
 @pytest.mark.parametrize("driver", ["580.95.05", "580.126.09", "575.57.08"])
 def test_older_drivers_stop(driver: str) -> None:
-    assert rules(gpu=Gpu("ok", "NVIDIA GB10", "12.1", driver), driver_module=driver) == [("driver-too-old", "stop")]
+    assert rules(gpu=Gpu("ok", "NVIDIA GB10", "12.1", driver), driver__module=driver) == [("driver-too-old", "stop")]
 
 
 def test_versions_are_numbers_not_text() -> None:
@@ -43,14 +45,14 @@ def test_a_gpu_that_does_not_answer_stops(state: Any) -> None:
     [
         ({"gpu": Gpu("ok", "NVIDIA RTX 4090", "8.9", "580.142")}, "not-a-spark", "stop"),
         ({"gpu": Gpu("ok", "NVIDIA GB10", None, "580.142")}, "not-a-spark", "stop"),
-        ({"driver_module": "580.126.09"}, "driver-mismatch", "stop"),
-        ({"architecture": "x86_64"}, "architecture", "stop"),
-        ({"systemd": None}, "systemd", "stop"),
-        ({"systemd": 249}, "systemd", "stop"),
-        ({"pythons": {"3.10": "/usr/bin/python3.10"}}, "python", "stop"),
-        ({"memory_total": 8 * GIB}, "memory", "stop"),
-        ({"memory_total": None}, "memory-unknown", "warn"),
-        ({"clock_skew": -61.0}, "clock", "stop"),
+        ({"driver__module": "580.126.09"}, "driver-mismatch", "stop"),
+        ({"system__architecture": "x86_64"}, "architecture", "stop"),
+        ({"system__systemd": None}, "systemd", "stop"),
+        ({"system__systemd": 249}, "systemd", "stop"),
+        ({"system__pythons": {"3.10": "/usr/bin/python3.10"}}, "python", "stop"),
+        ({"memory__total": 8 * GIB}, "memory", "stop"),
+        ({"memory__total": None}, "memory-unknown", "warn"),
+        ({"system__clock_skew": -61.0}, "clock", "stop"),
         ({"disks": (Disk("/opt/sparkfleet/releases", 1, 10 * GIB, 20 * GIB, True),)}, "read-only", "stop"),
     ],
 )
@@ -59,7 +61,7 @@ def test_what_else_is_found(changes: dict[str, Any], rule: str, severity: str) -
 
 
 def test_a_lab_host_may_have_another_architecture() -> None:
-    assert rules(architecture="x86_64", lab="good") == []
+    assert rules(system__architecture="x86_64", lab="good") == []
 
 
 def test_room_is_needed_only_for_what_is_not_there() -> None:
