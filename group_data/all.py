@@ -11,6 +11,7 @@ __all__ = (
     "recipe_overrides",
     "recipes",
     "settings_version",
+    "vocabularies",
     "wheelhouse",
 )
 
@@ -42,6 +43,10 @@ lock = None
 
 # Directory on the host that holds a directory for each model.
 models = "/srv/sparkfleet/models"
+
+# A directory on this machine that `sparkfleet vocab --dest` filled: for gpt-oss on engines up to vLLM 0.30, when this
+# machine has no internet. None: they are had once, through the package index or from their own address, and kept.
+vocabularies = None
 
 # GiB of memory that recipes leave to the operating system: a Spark that runs out freezes until it is power-cycled.
 os_reserve = 8.0

@@ -8,7 +8,7 @@ from sparkfleet.agent.shapes import Directory, Observed, PathState, TextFile, Un
 from sparkfleet.bundle import AGENT
 from sparkfleet.desired import Desired
 
-ROLES = ("account", "engine", "patches", "weights", "service", "verify")
+ROLES = ("account", "engine", "patches", "vocab", "weights", "service", "verify")
 
 
 @dataclass(frozen=True)
@@ -31,6 +31,7 @@ def changes(wanted: Desired, seen: Observed) -> tuple[Change, ...]:
         *_account(wanted, seen),
         *_engine(wanted, seen),
         *_patches(wanted, seen),
+        *_vocab(wanted, seen),
         *_weights(wanted, seen),
         *service,
         *_verify(wanted, seen, {change.thing for change in service}),
@@ -86,6 +87,11 @@ def _patches(wanted: Desired, seen: Observed) -> Iterator[Change]:
     for release in wanted.releases:
         if release.name not in sealed:
             yield Change("patches", f"release {release.name}", "not sealed", "apply its patch set and seal it")
+
+
+def _vocab(wanted: Desired, seen: Observed) -> Iterator[Change]:
+    if seen.vocab:
+        yield Change("vocab", wanted.vocab.path, seen.vocab, "lay down")
 
 
 def _weights(wanted: Desired, seen: Observed) -> Iterator[Change]:

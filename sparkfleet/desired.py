@@ -17,11 +17,15 @@ from sparkfleet.agent.shapes import (
     Requirements,
     TextFile,
     Unit,
+    Vocabularies,
+    Vocabulary,
     WeightFile,
     Weights,
 )
 from sparkfleet.bundle import agent_hash
 from sparkfleet.catalog.engines import uv
+from sparkfleet.catalog.vocabularies import catalog
+from sparkfleet.harmony import DIRECTORY
 from sparkfleet.plan import ETC, LOGS, MODELS, OPT, RELEASES, STATE, TOOLS, USER, HostPlan, RecipePlan, ReleasePlan
 
 #: Of the machine whatever the plan: what a GB10 says of itself, and the oldest systemd whose sandboxing units use.
@@ -51,6 +55,7 @@ class Desired:
     account: AccountOrder
     releases: tuple[Release, ...]
     patches: tuple[PatchOrder, ...]
+    vocab: Vocabularies
     weights: tuple[Weights, ...]
     units: tuple[Unit, ...]
     expectations: tuple[Expectation, ...]
@@ -69,6 +74,7 @@ def desired(plan: HostPlan, limits: TextFile, units: Callable[[HostPlan], tuple[
         ),
         releases=tuple(_release(release) for release in plan.releases),
         patches=tuple(PatchOrder(release.path, release.patch_set) for release in plan.releases),
+        vocab=_vocabularies(plan),
         weights=tuple(_weights(one) for one in plan.recipes),
         units=units(plan),
         expectations=tuple(_expectation(one) for one in plan.recipes),
@@ -88,6 +94,7 @@ def question(wanted: Desired, now: float, author: Author, adopt: bool) -> Questi
         directories=tuple(directory.path for directory in wanted.account.directories),
         files=tuple(files),
         releases=RELEASES,
+        vocab=wanted.vocab,
         models=tuple(Glance(model.model, model.path, model.files) for model in wanted.weights),
         units=tuple(unit.name for unit in wanted.units),
     )
@@ -127,6 +134,13 @@ def _release(plan: ReleasePlan) -> Release:
         log=f"{LOGS}/build-{plan.name}.log",
         tools=TOOLS,
     )
+
+
+def _vocabularies(plan: HostPlan) -> Vocabularies:
+    if not plan.vocabularies:
+        return Vocabularies(DIRECTORY, ())
+    files = (one for one in catalog().vocabularies if one.name.removesuffix(".tiktoken") in plan.vocabularies)
+    return Vocabularies(DIRECTORY, tuple(Vocabulary(one.name, one.cache_name, one.size, one.sha256) for one in files))
 
 
 def _weights(plan: RecipePlan) -> Weights:

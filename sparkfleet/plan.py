@@ -17,6 +17,7 @@ from sparkfleet.catalog.engines import UNPACKED_PER_WHEEL_BYTE, Engine, digest, 
 from sparkfleet.catalog.overrides import overridden
 from sparkfleet.catalog.recipes import FlagValue, Recipe, Serving, path_of, recipe
 from sparkfleet.errors import UserError
+from sparkfleet.harmony import environment, vocabularies
 from sparkfleet.patchset import for_lock
 from sparkfleet.settings import Settings, settings
 
@@ -71,13 +72,18 @@ class RecipePlan(_Plain):
 
 
 class HostPlan(_Plain):
-    """Everything that should be true on one host. ``memory`` is what it must have, in bytes."""
+    """Everything that should be true on one host. ``memory`` is what it must have, in bytes.
+
+    ``vocabularies``: names of those its recipes need, to be had from ``vocabularies_from`` if that is set.
+    """
 
     host: str
     driver_minimum: str
     python: str
     memory: int
     clock_skew: float
+    vocabularies: tuple[str, ...]
+    vocabularies_from: str | None
     releases: tuple[ReleasePlan, ...]
     recipes: tuple[RecipePlan, ...]
 
@@ -92,6 +98,7 @@ def plan_host(host: str, data: Mapping[str, object]) -> HostPlan:
         _check_ports(recipes)
         wanted = {one.name: _engine_for(chosen, one) for one in recipes}
         releases = {name: _release(chosen, one) for name, one in wanted.items()}
+        environments = {one.name: environment(one, wanted[one.name]) for one in recipes}
     except UserError as error:
         raise UserError(f"{host}: {error}") from None
     need = sum(one.memory.total for one in recipes)
@@ -101,8 +108,10 @@ def plan_host(host: str, data: Mapping[str, object]) -> HostPlan:
         python=chosen.python,
         memory=round((need + chosen.os_reserve) * GIB),
         clock_skew=chosen.clock_skew,
+        vocabularies=tuple(sorted({name for one in recipes for name in vocabularies(one, wanted[one.name])})),
+        vocabularies_from=chosen.vocabularies,
         releases=tuple({release.name: release for release in releases.values()}.values()),
-        recipes=tuple(_recipe(chosen, one, releases[one.name]) for one in recipes),
+        recipes=tuple(_recipe(chosen, one, releases[one.name], environments[one.name]) for one in recipes),
     )
 
 
@@ -179,7 +188,7 @@ def _lock(chosen: Settings, wanted: Engine) -> str:
         raise UserError(f"engine {wanted.name}: its lock {path} cannot be read ({error}).") from None
 
 
-def _recipe(chosen: Settings, wanted: Recipe, release: ReleasePlan) -> RecipePlan:
+def _recipe(chosen: Settings, wanted: Recipe, release: ReleasePlan, variables: dict[str, str]) -> RecipePlan:
     model_path = f"{MODELS}/{wanted.model.name}"
     serving = wanted.on(release.engine)
     return RecipePlan(
@@ -190,7 +199,7 @@ def _recipe(chosen: Settings, wanted: Recipe, release: ReleasePlan) -> RecipePla
         model_path=model_path,
         model_source=f"{chosen.models}/{wanted.model.name}",
         command=_command(wanted, serving, release, model_path),
-        environment=dict(serving.environment),
+        environment=variables,
         port=wanted.port,
     )
 

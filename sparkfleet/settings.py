@@ -40,6 +40,7 @@ class Settings(BaseModel):
     wheelhouse: HostPath = Field(description="directory on the host with the engine's wheels")
     lock: str | None = Field(description="file on the control machine that replaces the engine's lock, or None")
     models: HostPath = Field(description="directory on the host with a directory for each model")
+    vocabularies: str | None = Field(description="file or directory on the control machine with vocabularies, or None")
     os_reserve: float = Field(ge=0, le=64, description="GiB of memory that recipes leave alone")
     clock_skew: float = Field(gt=0, description="seconds")
 

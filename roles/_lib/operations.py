@@ -12,6 +12,7 @@ from sparkfleet.agent import wire
 from sparkfleet.bundle import agent_hash, installed_agent
 from sparkfleet.changes import ROLES, Change
 from sparkfleet.desired import Desired
+from sparkfleet.errors import UserError
 
 #: The orders of a role: dataclasses of ``sparkfleet.agent.shapes``.
 Orders = Callable[[Desired, Run], Iterable[object]]
@@ -64,7 +65,7 @@ def _carry_out(state: State, host: Host, run: Run, role: str, orders: Orders) ->
     if run.seen and run.seen.agent != agent_hash():
         observe(run, adopt=True)
     todo = _todo(run, role)
-    good = not run.blocked and all(_give(host, role, one) for one in orders(run.wanted, run))
+    good = not run.blocked and _give_all(host, run, role, orders)
     observe(run, adopt=False)
     if not good or run.blocked:
         run.failed = role
@@ -73,6 +74,14 @@ def _carry_out(state: State, host: Host, run: Run, role: str, orders: Orders) ->
         return False
     run.done += todo
     return True
+
+
+def _give_all(host: Host, run: Run, role: str, orders: Orders) -> bool:
+    try:
+        return all(_give(host, role, one) for one in orders(run.wanted, run))
+    except UserError as error:  # what an order takes is not on this machine: the other hosts may do without it
+        logger.error(f"{host.print_prefix}{error}")
+        return False
 
 
 def _give(host: Host, role: str, one: object) -> bool:

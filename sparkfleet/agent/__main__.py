@@ -25,6 +25,7 @@ from .shapes import (
     Release,
     ServiceOrder,
     VerifyOrder,
+    VocabOrder,
     WeightsOrder,
 )
 
@@ -73,12 +74,13 @@ def _observe() -> int:
 
 
 def _apply(role: str) -> int:
-    from . import account, lock, release, seal, serving, units, weights
+    from . import account, lock, release, seal, serving, units, vocab, weights
 
     roles: dict[str, tuple[type[Any], Callable[[Any, Author], None]]] = {
         "account": (AccountOrder, account.apply),
         "engine": (Release, release.apply),
         "patches": (seal.PatchOrder, seal.apply),
+        "vocab": (VocabOrder, vocab.apply),
         "weights": (WeightsOrder, weights.apply),
         "service": (ServiceOrder, units.apply),
         "verify": (VerifyOrder, serving.apply),

@@ -4,7 +4,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from . import account, facts, preflight, receipt, release, units, weights
+from . import account, facts, preflight, receipt, release, units, vocab, weights
 from .errors import HostError
 from .paths import look, sha256
 from .shapes import SCHEMA, Finding, Observed, Question, Receipt, UnitState
@@ -32,6 +32,7 @@ def observe(question: Question) -> Observed:
         account=account.look(question.account),
         paths={path: state for path, state in paths.items() if state},
         releases=releases,
+        vocab=vocab.look(question.vocab, content.get("vocab", {})),
         weights=models,
         units=_units(question, summary),
         verified=receipt.verified(content),

@@ -74,6 +74,24 @@ class Release:
 
 
 @dataclass(frozen=True)
+class Vocabulary:
+    """A file of tokens; ``cache_name`` is what tiktoken and openai-harmony call it."""
+
+    name: str
+    cache_name: str
+    size: int
+    sha256: str
+
+
+@dataclass(frozen=True)
+class Vocabularies:
+    """What should be in the directory ``path``; nothing needs to be there, nor the directory, without ``files``."""
+
+    path: str
+    files: tuple[Vocabulary, ...]
+
+
+@dataclass(frozen=True)
 class WeightFile:
     """One file of a model."""
 
@@ -122,6 +140,14 @@ class AccountOrder:
     account: Account
     directories: tuple[Directory, ...]
     files: tuple[TextFile, ...]
+
+
+@dataclass(frozen=True)
+class VocabOrder:
+    """``contents``: each vocabulary by its name, packed (``vocab.packed``)."""
+
+    wanted: Vocabularies
+    contents: dict[str, str] = field(repr=False)
 
 
 @dataclass(frozen=True)
@@ -199,6 +225,7 @@ class Question:
     directories: tuple[str, ...]
     files: tuple[str, ...]
     releases: str
+    vocab: Vocabularies
     models: tuple[Glance, ...]
     units: tuple[str, ...]
 
@@ -304,7 +331,7 @@ class Receipt:
 
 @dataclass(frozen=True)
 class Observed:
-    """The whole observed state of one host."""
+    """The whole observed state of one host. ``vocab`` says what is wrong with its vocabularies, if anything is."""
 
     schema: int
     agent: str
@@ -314,6 +341,7 @@ class Observed:
     account: AccountState | None
     paths: dict[str, PathState] = field(default_factory=dict)
     releases: tuple[ReleaseState, ...] = ()
+    vocab: str = ""
     weights: tuple[WeightsState, ...] = ()
     units: tuple[UnitState, ...] = ()
     verified: tuple[Verified, ...] = ()

@@ -45,6 +45,7 @@ DATA: dict[str, Any] = {
     "wheelhouse": "/srv/sparkfleet/wheelhouse",
     "lock": None,
     "models": "/srv/sparkfleet/models",
+    "vocabularies": None,
     "os_reserve": 8.0,
     "clock_skew": 60.0,
     "ssh_hostname": "192.0.2.1",
