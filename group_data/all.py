@@ -3,6 +3,7 @@
 __all__ = (
     "clock_skew",
     "engine",
+    "keep_releases",
     "lock",
     "models",
     "os_reserve",
@@ -10,6 +11,7 @@ __all__ = (
     "recipe_directory",
     "recipe_overrides",
     "recipes",
+    "rollback_to",
     "settings_version",
     "vocabularies",
     "wheelhouse",
@@ -50,6 +52,13 @@ vocabularies = None
 
 # GiB of memory that recipes leave to the operating system: a Spark that runs out freezes until it is power-cycled.
 os_reserve = 8.0
+
+# What tasks/rollback.py goes back to: a release that served here before, or the beginning of its name ("vllm-0.20.1").
+# None: what served before what serves now.
+rollback_to = None
+
+# Releases that tasks/gc.py keeps besides those in use and the last good one.
+keep_releases = 1
 
 # Seconds that a host's clock may differ from this machine's: more breaks certificates and the order of logs.
 clock_skew = 60.0

@@ -1,6 +1,6 @@
 """A plan in the shapes that the agent takes: orders, and the question that observes what they are about."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from sparkfleet.agent.seal import PatchOrder
@@ -11,9 +11,11 @@ from sparkfleet.agent.shapes import (
     Directory,
     DiskNeed,
     Expectation,
+    GarbageOrder,
     Glance,
     Question,
     Release,
+    ReleaseState,
     Requirements,
     TextFile,
     Unit,
@@ -26,7 +28,20 @@ from sparkfleet.bundle import agent_hash
 from sparkfleet.catalog.engines import uv
 from sparkfleet.catalog.vocabularies import catalog
 from sparkfleet.harmony import DIRECTORY
-from sparkfleet.plan import ETC, LOGS, MODELS, OPT, RELEASES, STATE, TOOLS, USER, HostPlan, RecipePlan, ReleasePlan
+from sparkfleet.plan import (
+    CACHES,
+    ETC,
+    LOGS,
+    MODELS,
+    OPT,
+    RELEASES,
+    STATE,
+    TOOLS,
+    USER,
+    HostPlan,
+    RecipePlan,
+    ReleasePlan,
+)
 
 #: Of the machine whatever the plan: what a GB10 says of itself, and the oldest systemd whose sandboxing units use.
 COMPUTE_CAPABILITY = "12.1"
@@ -39,6 +54,7 @@ _DIRECTORIES = (
     Directory(TOOLS, "root", "root", 0o755),
     Directory(STATE, "root", "root", 0o755),
     Directory(MODELS, "root", "root", 0o755),
+    Directory(f"{STATE}/generations", "root", "root", 0o700),
     Directory(f"{STATE}/home", USER, USER, 0o750),
     Directory(LOGS, "root", "root", 0o755),
     Directory(ETC, "root", "root", 0o755),
@@ -98,6 +114,11 @@ def question(wanted: Desired, now: float, author: Author, adopt: bool) -> Questi
         models=tuple(Glance(model.model, model.path, model.files) for model in wanted.weights),
         units=tuple(unit.name for unit in wanted.units),
     )
+
+
+def garbage(releases: Iterable[ReleaseState]) -> GarbageOrder:
+    """The order to remove ``releases``."""
+    return GarbageOrder(RELEASES, CACHES, LOGS, tuple(one.name for one in releases))
 
 
 def _requirements(plan: HostPlan) -> Requirements:

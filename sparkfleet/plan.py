@@ -28,6 +28,7 @@ TOOLS = f"{OPT}/tools"
 STATE = "/var/lib/sparkfleet"
 MODELS = f"{STATE}/models"
 LOGS = "/var/log/sparkfleet"
+CACHES = "/var/cache/sparkfleet"
 ETC = "/etc/sparkfleet"
 USER = "sparkfleet"
 
@@ -84,6 +85,8 @@ class HostPlan(_Plain):
     clock_skew: float
     vocabularies: tuple[str, ...]
     vocabularies_from: str | None
+    rollback_to: str | None
+    keep_releases: int
     releases: tuple[ReleasePlan, ...]
     recipes: tuple[RecipePlan, ...]
 
@@ -110,6 +113,8 @@ def plan_host(host: str, data: Mapping[str, object]) -> HostPlan:
         clock_skew=chosen.clock_skew,
         vocabularies=tuple(sorted({name for one in recipes for name in vocabularies(one, wanted[one.name])})),
         vocabularies_from=chosen.vocabularies,
+        rollback_to=chosen.rollback_to,
+        keep_releases=chosen.keep_releases,
         releases=tuple({release.name: release for release in releases.values()}.values()),
         recipes=tuple(_recipe(chosen, one, releases[one.name], environments[one.name]) for one in recipes),
     )

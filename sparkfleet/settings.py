@@ -42,6 +42,8 @@ class Settings(BaseModel):
     models: HostPath = Field(description="directory on the host with a directory for each model")
     vocabularies: str | None = Field(description="file or directory on the control machine with vocabularies, or None")
     os_reserve: float = Field(ge=0, le=64, description="GiB of memory that recipes leave alone")
+    rollback_to: str | None = Field(description="a release that served, or the beginning of its name; None: the last")
+    keep_releases: int = Field(ge=0, description="a number of releases")
     clock_skew: float = Field(gt=0, description="seconds")
 
 

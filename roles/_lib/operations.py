@@ -33,9 +33,9 @@ def order(role: str, what: str, orders: Orders) -> None:
     _converge(name=f"{role} | {what}", role=role, orders=orders, always=True)
 
 
-def refuse(reason: str) -> None:
+def refuse(reason: str, role: str = "preflight", what: str = "a host that does not pass is left as it is") -> None:
     """Fail this host, and only this one, before anything is changed on it."""
-    _refuse(name="preflight | a host that does not pass is left as it is", reason=reason)
+    _refuse(name=f"{role} | {what}", reason=reason)
 
 
 @operation()

@@ -11,7 +11,7 @@ import jinja2
 from sparkfleet.agent.shapes import TextFile, Unit
 from sparkfleet.bundle import AGENT
 from sparkfleet.desired import Desired, desired
-from sparkfleet.plan import ETC, STATE, USER, HostPlan, RecipePlan
+from sparkfleet.plan import CACHES, ETC, STATE, USER, HostPlan, RecipePlan
 
 TEMPLATES = Path(__file__).resolve().parents[2] / "templates"
 
@@ -61,7 +61,7 @@ def _unit(plan: HostPlan, one: RecipePlan) -> Unit:
 
 
 def _environment(one: RecipePlan, release: str) -> dict[str, str]:
-    cache_root = f"/var/cache/sparkfleet/{release}"
+    cache_root = f"{CACHES}/{release}"
     ours = {
         "HF_HUB_OFFLINE": "1",  # the weights are complete; nothing is to be fetched behind our back
         "VLLM_NO_USAGE_STATS": "1",

@@ -21,8 +21,10 @@ from .errors import HostError
 from .shapes import (
     AccountOrder,
     Author,
+    GarbageOrder,
     Question,
     Release,
+    RollbackOrder,
     ServiceOrder,
     VerifyOrder,
     VocabOrder,
@@ -74,7 +76,7 @@ def _observe() -> int:
 
 
 def _apply(role: str) -> int:
-    from . import account, lock, release, seal, serving, units, vocab, weights
+    from . import account, garbage, lock, release, seal, service, switch, verify, vocab, weights
 
     roles: dict[str, tuple[type[Any], Callable[[Any, Author], None]]] = {
         "account": (AccountOrder, account.apply),
@@ -82,8 +84,10 @@ def _apply(role: str) -> int:
         "patches": (seal.PatchOrder, seal.apply),
         "vocab": (VocabOrder, vocab.apply),
         "weights": (WeightsOrder, weights.apply),
-        "service": (ServiceOrder, units.apply),
-        "verify": (VerifyOrder, serving.apply),
+        "service": (ServiceOrder, service.apply),
+        "verify": (VerifyOrder, verify.apply),
+        "rollback": (RollbackOrder, switch.apply),
+        "gc": (GarbageOrder, garbage.apply),
     }
     shape, apply = roles[role]
     author_line, order_line = sys.stdin.read().splitlines()

@@ -1,10 +1,11 @@
 """The whole observed state of this host, in one look that changes nothing."""
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from . import account, facts, preflight, receipt, release, units, vocab, weights
+from . import account, facts, generations, preflight, receipt, release, units, vocab, weights
 from .errors import HostError
 from .paths import look, sha256
 from .shapes import SCHEMA, Finding, Observed, Question, Receipt, UnitState
@@ -16,7 +17,8 @@ HOME = Path("/opt/sparkfleet/agent.pyz")
 def observe(question: Question) -> Observed:
     """Answer ``question``; what cannot be seen becomes a finding, never an exception."""
     content, broken = _receipt()
-    releases = release.look(question.releases)
+    users = generations.users(content)
+    releases = tuple(replace(one, users=users.get(one.name, ())) for one in release.look(question.releases))
     models = tuple(weights.look(model, content.get("weights", {})) for model in question.models)
     needs = question.requirements
     seen = facts.examine((need.path for need in needs.disk), needs.ports, needs.python, question.now)
@@ -36,6 +38,8 @@ def observe(question: Question) -> Observed:
         weights=models,
         units=_units(question, summary),
         verified=receipt.verified(content),
+        served=generations.served(content),
+        current=generations.digests(content),
     )
 
 

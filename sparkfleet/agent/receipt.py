@@ -1,7 +1,7 @@
 """The host's memory of what sparkfleet laid down: one JSON file, replaced as a whole, written last.
 
-Sections: ``account``, ``files``, ``release``, ``weights``, ``units``, ``verified``. A receipt of a newer sparkfleet is
-refused, one of an older is read.
+Sections: ``account``, ``files``, ``release``, ``weights``, ``units``, ``verified``, ``served``. A receipt of a newer
+sparkfleet is refused, one of an older is read.
 """
 
 import contextlib
@@ -17,7 +17,7 @@ from .wire import build
 
 PATH = Path("/var/lib/sparkfleet/receipt.json")
 
-_SECTIONS = ("account", "release", "weights", "units", "verified")
+_SECTIONS = ("account", "release", "weights", "units", "verified", "served")
 
 
 def read() -> dict[str, Any]:

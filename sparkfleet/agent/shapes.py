@@ -169,6 +169,23 @@ class VerifyOrder:
 
 
 @dataclass(frozen=True)
+class RollbackOrder:
+    """Go back to a served set: the generation (``Unit.digest``) of each unit, by the unit's name."""
+
+    units: dict[str, str]
+
+
+@dataclass(frozen=True)
+class GarbageOrder:
+    """Releases below ``home`` that nothing needs any more, by name, and where what was theirs is."""
+
+    home: str
+    caches: str
+    logs: str
+    releases: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class Author:
     """Who changes a host: sparkfleet's revision, and the person on the control machine."""
 
@@ -266,7 +283,8 @@ class PathState:
 @dataclass(frozen=True)
 class ReleaseState:
     """A release on the host. Only a sealed one may be used; ``problem`` says why it must be built again, ``waiting``
-    that this was done and that it is to be patched and sealed. ``built`` is when it was sealed, ``size`` in bytes.
+    that this was done and that it is to be patched and sealed. ``built`` is when it was sealed, ``size`` in bytes;
+    ``users`` are the units that are started from it.
     """
 
     name: str
@@ -275,6 +293,7 @@ class ReleaseState:
     built: float = 0.0
     waiting: bool = False
     size: int = 0
+    users: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -330,8 +349,20 @@ class Receipt:
 
 
 @dataclass(frozen=True)
+class Served:
+    """What a host served when all of it was verified: generation and release of each unit, and what was asked."""
+
+    at: float
+    units: dict[str, str]
+    releases: dict[str, str]
+    expectations: tuple[Expectation, ...]
+
+
+@dataclass(frozen=True)
 class Observed:
-    """The whole observed state of one host. ``vocab`` says what is wrong with its vocabularies, if anything is."""
+    """The whole observed state of one host. ``vocab`` says what is wrong with its vocabularies, if anything is.
+    ``served`` are the sets to go back to, oldest first; ``current`` is the generation of each unit that is laid down.
+    """
 
     schema: int
     agent: str
@@ -345,6 +376,8 @@ class Observed:
     weights: tuple[WeightsState, ...] = ()
     units: tuple[UnitState, ...] = ()
     verified: tuple[Verified, ...] = ()
+    served: tuple[Served, ...] = ()
+    current: dict[str, str] = field(default_factory=dict)
 
     @property
     def blocked(self) -> bool:

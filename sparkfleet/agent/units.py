@@ -7,14 +7,14 @@ import time
 from pathlib import Path
 from typing import Any
 
-from . import journal, receipt
+from . import generations, journal, receipt
 from .command import run
 from .errors import HostError
 from .paths import ensure_file
 from .paths import look as look_at
 from .progress import say
 from .release import look as release_look
-from .shapes import Author, ServiceOrder, TextFile, Unit, UnitState
+from .shapes import Author, Unit, UnitState
 
 #: The variable by which a unit's process shows what it was started from (see ``Unit.digest``).
 DIGEST_VARIABLE = "SPARKFLEET_UNIT_DIGEST"
@@ -79,31 +79,32 @@ def _running_digest(pid: int) -> str:
     return ""
 
 
-def apply(order: ServiceOrder, author: Author) -> None:
-    """Retire what is no longer wanted, then make every unit be there, enabled and serving.
+def change(wanted: tuple[Unit, ...], retired: tuple[str, ...], author: Author) -> None:
+    """Remove the ``retired``, then make every wanted unit be there, enabled and serving.
 
     Raises HostError with the decisive lines of the journal when one does not come to serve.
     """
     known: dict[str, Any] = dict(receipt.read().get("units", {}))
-    for name in order.retired:
+    for name in retired:
         _retire(name, known.pop(name, {}))
         receipt.record(author, units=known)
-    for unit in order.units:
+    for unit in wanted:
         (state,) = look((unit.name,))
-        entry = {"recipe": unit.recipe, "files": [file.path for file in unit.files], "digest": unit.digest}
+        entry: dict[str, Any] = {"recipe": unit.recipe, "release": unit.release, "digest": unit.digest}
+        entry["files"] = [file.path for file in unit.files]
         # Before the evidence is replaced: a run that is cut off between the two must not forget the restart.
         suspect = known.get(unit.name, {}).get("suspect", "")
         known[unit.name] = entry | {"suspect": state.invocation if _edited_before(unit, state) else suspect}
+        generations.keep(unit)
         receipt.record(author, units=known)
         _lay_down(unit)
     run(("systemctl", "daemon-reload"))
-    for unit in order.units:
+    for unit in wanted:
         _ensure_running(unit, known[unit.name]["suspect"])
 
 
 def _lay_down(unit: Unit) -> None:
     for file in unit.files:
-        _refuse_foreign(file)
         if ensure_file(file):
             say(f"file {file.path}")
 
@@ -114,12 +115,14 @@ def _edited_before(unit: Unit, state: UnitState) -> bool:
     return any(there and there.sha256 != file.sha256 and there.mtime <= state.started for file, there in files)
 
 
-def _refuse_foreign(file: TextFile) -> None:
-    if not _is_ours(file.path):
-        raise HostError(
-            f"{file.path}: a file that is not ours is in the way (it lacks the line '{MARK}'). Move it away, "
-            f"or give the recipe another name."
-        )
+def refuse_foreign(wanted: tuple[Unit, ...]) -> None:
+    """Raise HostError when a file that is not ours is where one of a wanted unit belongs. Nothing is changed then."""
+    for file in (file for unit in wanted for file in unit.files):
+        if not _is_ours(file.path):
+            raise HostError(
+                f"{file.path}: a file that is not ours is in the way (it lacks the line '{MARK}'). Move it away, "
+                f"or give the recipe another name."
+            )
 
 
 def _is_ours(path: str) -> bool:

@@ -2,7 +2,7 @@
 
 import json
 import types
-from dataclasses import asdict, fields, is_dataclass
+from dataclasses import MISSING, asdict, fields, is_dataclass
 from functools import cache
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
@@ -34,36 +34,48 @@ def decode(shape: type[T], text: str) -> T:
 
 def build(shape: type[T], value: object) -> T:
     """Rebuild a ``shape`` from plain dictionaries and lists."""
-    result: T = _build(shape, value, shape.__name__)
+    result: T = _build(shape, value, shape.__name__, exact=True)
     return result
 
 
-def _build(shape: Any, value: Any, where: str) -> Any:
+def recall(shape: type[T], value: object) -> T:
+    """Rebuild a ``shape`` that another version of sparkfleet wrote down: a field that is unknown now is left out, one
+    that is missing has its default.
+
+    Raises WireError when one without a default is missing, or one is of another type.
+    """
+    result: T = _build(shape, value, shape.__name__, exact=False)
+    return result
+
+
+def _build(shape: Any, value: Any, where: str, exact: bool) -> Any:
     origin = get_origin(shape)
     if origin in (Union, types.UnionType):
-        return None if value is None else _build(_only(shape), value, where)
+        return None if value is None else _build(_only(shape), value, where, exact)
     if origin is Literal:
         return _check(value in get_args(shape), value, where, f"one of {get_args(shape)}")
     if origin is tuple:
         _check(isinstance(value, list), value, where, "a list")
-        return tuple(_build(get_args(shape)[0], item, f"{where}[{i}]") for i, item in enumerate(value))
+        return tuple(_build(get_args(shape)[0], item, f"{where}[{i}]", exact) for i, item in enumerate(value))
     if origin is dict:
         _check(isinstance(value, dict), value, where, "an object")
-        return {str(key): _build(get_args(shape)[1], item, f"{where}.{key}") for key, item in value.items()}
+        inner = get_args(shape)[1]
+        return {str(key): _build(inner, item, f"{where}.{key}", exact) for key, item in value.items()}
     if is_dataclass(shape):
-        return _dataclass(shape, value, where)
+        return _dataclass(shape, value, where, exact)
     if shape is float and isinstance(value, int) and not isinstance(value, bool):
         return float(value)
     return _check(type(value) is shape, value, where, shape.__name__)
 
 
-def _dataclass(shape: Any, value: Any, where: str) -> Any:
+def _dataclass(shape: Any, value: Any, where: str, exact: bool) -> Any:
     _check(isinstance(value, dict), value, where, "an object")
     hints = _fields(shape)
-    if value.keys() != hints.keys():
-        odd = sorted(value.keys() ^ hints.keys())
+    odd = sorted(value.keys() ^ hints.keys() if exact else _needed(shape) - value.keys())
+    if odd:
         raise WireError(f"{where}: missing or unknown field {', '.join(odd)}")
-    return shape(**{name: _build(hint, value[name], f"{where}.{name}") for name, hint in hints.items()})
+    known = (name for name in hints if name in value)
+    return shape(**{name: _build(hints[name], value[name], f"{where}.{name}", exact) for name in known})
 
 
 @cache
@@ -71,6 +83,11 @@ def _fields(shape: Any) -> dict[str, Any]:
     """Name and type of each field; kept, for working them out takes longer than all the rest."""
     hints = get_type_hints(shape)
     return {one.name: hints[one.name] for one in fields(shape)}
+
+
+def _needed(shape: Any) -> set[str]:
+    """The fields without a default."""
+    return {one.name for one in fields(shape) if one.default is MISSING and one.default_factory is MISSING}
 
 
 def _only(shape: Any) -> Any:

@@ -47,6 +47,8 @@ DATA: dict[str, Any] = {
     "models": "/srv/sparkfleet/models",
     "vocabularies": None,
     "os_reserve": 8.0,
+    "rollback_to": None,
+    "keep_releases": 1,
     "clock_skew": 60.0,
     "ssh_hostname": "192.0.2.1",
     "_sudo": True,

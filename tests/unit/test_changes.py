@@ -85,7 +85,7 @@ def test_a_release_changed_behind_our_back_is_built_again_and_restarted(desired:
 
 def test_a_release_built_and_not_sealed_is_only_sealed(desired: Desired) -> None:
     seen = converged(desired)
-    seen = replace(seen, releases=(replace(seen.releases[0], sealed=False),))
+    seen = replace(seen, releases=(replace(seen.releases[0], sealed=False, waiting=True),))
     assert [role for role, _, _ in things(desired, seen)] == ["patches", "service", "verify"]
 
 
