@@ -1,4 +1,4 @@
-"""From one release to another and back, on a host that serves throughout; the old one is what the other tests deploy."""
+"""From one release to another and back, on a host that serves throughout; the old one is what other tests deploy."""
 
 import json
 import os
