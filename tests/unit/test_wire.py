@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from roles._lib.facts import author
 from sparkfleet.agent.facts.shapes import Disk, Machine, System
-from sparkfleet.agent.shapes import Observed, Question, Verified
-from sparkfleet.agent.wire import WireError, decode, encode
+from sparkfleet.agent.shapes import Observed, Question, ReleaseState, Verified
+from sparkfleet.agent.wire import WireError, decode, encode, recall
 from sparkfleet.desired import question
 from tests.unit.builders import converged, machine, wanted
 
@@ -70,3 +70,12 @@ def test_a_missing_field_is_refused() -> None:
     del content["bios"]
     with pytest.raises(WireError, match="bios"):
         decode(System, json.dumps(content))
+
+
+def test_what_another_version_wrote_down_is_recalled_as_far_as_it_goes() -> None:
+    written = {"name": "r", "sealed": True, "problem": "", "of a newer one": {"x": 1}}
+    assert recall(ReleaseState, written) == ReleaseState("r", True)
+    with pytest.raises(WireError, match="sealed"):
+        recall(ReleaseState, {"name": "r"})
+    with pytest.raises(WireError, match="expected bool"):
+        recall(ReleaseState, {"name": "r", "sealed": "yes"})
