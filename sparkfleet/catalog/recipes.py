@@ -26,6 +26,9 @@ NOT_SHOWN = "none on GB10"
 
 UNPINNED = "unpinned"
 
+FORBIDDEN = ("Unknown vLLM environment variable detected", "Estimated CUDA graph memory: -")
+"""In no good journal: a variable the engine does not hear, and a profiler whose KV budget is then far too large."""
+
 #: Text that becomes part of a unit or environment file, where a line break would begin another setting.
 Line = Annotated[str, StringConstraints(pattern=r"^[^\r\n\x00]*$")]
 Said = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
@@ -110,6 +113,7 @@ class Model(Strict):
 
     ``name``: its directory below the models directory. ``repository``: on the hub; absent for the lab's own.
     ``files``: the manifest of ``revision``; where nobody has listed it, ``bytes`` says the sum, and ``source`` whence.
+    ``without``: patterns (as in a shell) of the repository's files that no engine reads and nobody fetches.
     """
 
     name: Name
@@ -118,6 +122,7 @@ class Model(Strict):
     files: tuple[File, ...] = ()
     bytes: Bytes | None = None
     source: Said | None = None
+    without: tuple[Line, ...] = ()
     architecture: Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")] | None = None
     quantization: Quantization | None = None
     num_nextn_predict_layers: int | None = Field(
@@ -307,7 +312,7 @@ class Recipe(Strict):
             engine=engine,
             flags=fixed | {name: value for name, value in {**self.flags, **own.flags}.items() if value is not None},
             environment={k: v for k, v in {**self.environment, **own.environment}.items() if v is not None},
-            journal=self.journal | own.journal,
+            journal=self.journal | own.journal | Journal(forbidden=FORBIDDEN),
             why={**self.why, **own.why},
             reason=own.reason,
             evidence=own.evidence,
