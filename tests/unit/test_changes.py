@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from sparkfleet.agent.shapes import Observed
-from sparkfleet.changes import changes, retired
+from sparkfleet.changes import ROLES, changes, retired
 from sparkfleet.desired import Desired
 from tests.unit.builders import converged, wanted
 
@@ -143,3 +143,11 @@ def test_an_old_agent_is_replaced(desired: Desired) -> None:
     assert things(desired, replace(converged(desired), agent="old")) == [
         ("account", "/opt/sparkfleet/agent.pyz", "lay down")
     ]
+
+
+def test_a_vocabulary_that_is_not_right_is_laid_down_before_the_weights_and_no_process_is_touched(
+    desired: Desired,
+) -> None:
+    seen = replace(converged(desired), vocab="o200k_base.tiktoken is missing")
+    assert things(desired, seen) == [("vocab", "/opt/sparkfleet/vocab", "lay down")]
+    assert ROLES.index("patches") < ROLES.index("vocab") < ROLES.index("weights")

@@ -41,6 +41,7 @@ def test_a_misspelt_key_names_the_near_one() -> None:
         ("recipes", "tiny-llama", "list of names of recipes"),
         ("wheelhouse", "srv/wheels", "directory on the host"),
         ("os_reserve", -1.0, "GiB"),
+        ("vocabularies", 5, "file or directory on the control machine"),
         ("clock_skew", 0.0, "seconds"),
     ],
 )
