@@ -13,8 +13,10 @@ __all__ = (
     "recipes",
     "rollback_to",
     "settings_version",
+    "sources",
     "vocabularies",
     "wheelhouse",
+    "wheelhouse_from",
 )
 
 # Proves that this file was read: pyinfra looks for it in the directory it is run in, and says nothing if it finds none.
@@ -37,8 +39,18 @@ engine = None
 # The Python a release is built with: that of DGX OS (Ubuntu 24.04).
 python = "3.12"
 
-# Directory on the host that holds the wheels of the engine: a mount, a disk, or a copy.
-wheelhouse = "/srv/sparkfleet/wheelhouse"
+# The wheels of the engine. With nothing said here, this machine fetches them from pip's package index, once for all
+# hosts, into its cache and hands them to the hosts while the run lasts. With a directory here and nothing more, nothing
+# is fetched: each host has it (a mount, a disk, a copy).
+wheelhouse = None
+
+# Whose directory `wheelhouse` is, if not each host's own ("host"): "control" or the name of a Spark, which hands its
+# wheels to the others; "index" fills it on this machine, from the package index.
+wheelhouse_from = None
+
+# What an engine cannot get from the package index (docs/engines.md): address of an index, or path of a wheel here, by
+# distribution. Passwords are better kept in ~/.netrc, where pip finds them.
+sources = {}
 
 # A file on this machine that replaces the engine's lock. Needed only for engines that say so.
 lock = None

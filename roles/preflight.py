@@ -2,12 +2,13 @@
 
 from pyinfra import host, logger
 
-from roles._lib import operations, runs
+from roles._lib import operations, runs, wheel_sources
 
 
 def check() -> None:
     """Observe this host; one that must not be changed is reported with the remedy and fails, the others go on."""
     run = runs.observed(may_settle=True)
+    run.trouble = run.trouble or wheel_sources.obstacle(run)
     for finding in run.seen.findings if run.seen else ():
         if finding.severity == "warn":
             logger.warning(f"{host.print_prefix}{finding.what}. {finding.remedy}.")

@@ -4,11 +4,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from sparkfleet.agent.account import FIRST_REGULAR_UID
-from sparkfleet.agent.shapes import Directory, Observed, PathState, TextFile, Unit, UnitState, Verified
+from sparkfleet.agent.shapes import Directory, Observed, PathState, TextFile, Unit, UnitState, Verified, WheelsOrder
 from sparkfleet.bundle import AGENT
 from sparkfleet.desired import Desired
 
-ROLES = ("account", "engine", "patches", "vocab", "weights", "service", "verify")
+ROLES = ("account", "wheels", "engine", "patches", "vocab", "weights", "service", "verify")
 
 
 @dataclass(frozen=True)
@@ -29,6 +29,7 @@ def changes(wanted: Desired, seen: Observed) -> tuple[Change, ...]:
     service = tuple(_service(wanted, seen))
     return (
         *_account(wanted, seen),
+        *_wheels(wanted, seen),
         *_engine(wanted, seen),
         *_patches(wanted, seen),
         *_vocab(wanted, seen),
@@ -70,6 +71,17 @@ def _file(role: str, wanted: TextFile, found: PathState | None) -> Iterator[Chan
         yield Change(role, wanted.path, "differs", "write")
     elif (found.owner, found.group, found.mode) != ("root", "root", wanted.mode):
         yield Change(role, wanted.path, f"of {found.owner}, mode {found.mode:o}", "set right")
+
+
+def _wheels(wanted: Desired, seen: Observed) -> Iterator[Change]:
+    for order in lacking_wheels(wanted, seen):
+        yield Change("wheels", f"wheels of {order.release}", "not all on the host", "bring")
+
+
+def lacking_wheels(wanted: Desired, seen: Observed) -> tuple[WheelsOrder, ...]:
+    """The wheels that a release is to be built from and that are to be brought for it first."""
+    built = {release.name for release in seen.releases if release.sealed or release.waiting}
+    return tuple(one for one in wanted.wheels if one.release not in built | set(seen.wheels))
 
 
 def _engine(wanted: Desired, seen: Observed) -> Iterator[Change]:

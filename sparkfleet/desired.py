@@ -23,6 +23,7 @@ from sparkfleet.agent.shapes import (
     Vocabulary,
     WeightFile,
     Weights,
+    WheelsOrder,
 )
 from sparkfleet.bundle import agent_hash
 from sparkfleet.catalog.engines import uv
@@ -38,6 +39,7 @@ from sparkfleet.plan import (
     STATE,
     TOOLS,
     USER,
+    WHEELS,
     HostPlan,
     RecipePlan,
     ReleasePlan,
@@ -69,6 +71,7 @@ class Desired:
     agent: str
     requirements: Requirements
     account: AccountOrder
+    wheels: tuple[WheelsOrder, ...]
     releases: tuple[Release, ...]
     patches: tuple[PatchOrder, ...]
     vocab: Vocabularies
@@ -88,6 +91,7 @@ def desired(plan: HostPlan, limits: TextFile, units: Callable[[HostPlan], tuple[
             _DIRECTORIES,
             (limits,),
         ),
+        wheels=tuple(_wheels(one) for one in plan.releases if one.supply.kind != "host"),
         releases=tuple(_release(release) for release in plan.releases),
         patches=tuple(PatchOrder(release.path, release.patch_set) for release in plan.releases),
         vocab=_vocabularies(plan),
@@ -111,6 +115,7 @@ def question(wanted: Desired, now: float, author: Author, adopt: bool) -> Questi
         files=tuple(files),
         releases=RELEASES,
         vocab=wanted.vocab,
+        wheels=WHEELS,
         models=tuple(Glance(model.model, model.path, model.files) for model in wanted.weights),
         units=tuple(unit.name for unit in wanted.units),
     )
@@ -123,6 +128,11 @@ def garbage(releases: Iterable[ReleaseState]) -> GarbageOrder:
 
 def _requirements(plan: HostPlan) -> Requirements:
     releases = (DiskNeed(RELEASES, one.size, f"release {one.name}", one.name) for one in plan.releases)
+    wheels = (
+        DiskNeed(WHEELS, one.wheels_size, f"wheels of {one.name}", one.name)
+        for one in plan.releases
+        if one.supply.kind != "host"
+    )
     models = (
         DiskNeed(MODELS, one.recipe.model.size, f"model {one.recipe.model.name}", one.recipe.model.name)
         for one in plan.recipes
@@ -134,7 +144,7 @@ def _requirements(plan: HostPlan) -> Requirements:
         python=plan.python,
         systemd_minimum=SYSTEMD_MINIMUM,
         memory=plan.memory,
-        disk=(*releases, *models),
+        disk=(*wheels, *releases, *models),
         clock_skew=plan.clock_skew,
         ports=tuple(one.port for one in plan.recipes),
     )
@@ -162,6 +172,11 @@ def _vocabularies(plan: HostPlan) -> Vocabularies:
         return Vocabularies(DIRECTORY, ())
     files = (one for one in catalog().vocabularies if one.name.removesuffix(".tiktoken") in plan.vocabularies)
     return Vocabularies(DIRECTORY, tuple(Vocabulary(one.name, one.cache_name, one.size, one.sha256) for one in files))
+
+
+def _wheels(plan: ReleasePlan) -> WheelsOrder:
+    tool = uv()
+    return WheelsOrder(plan.name, WHEELS, RELEASES, plan.size, plan.lock, tool.version, tool.hashes)
 
 
 def _weights(plan: RecipePlan) -> Weights:

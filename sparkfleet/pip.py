@@ -5,9 +5,9 @@ import re
 import subprocess
 import sys
 import venv
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -32,7 +32,8 @@ class Pip:
     """How to run pip (``command``), and for which host.
 
     ``python``: minor version of CPython (``3.11``); ``machine``: architecture; ``glibc``: minor version of the newest
-    glibc 2.x whose wheels may be taken. ``options`` are further ones of ``pip download``.
+    glibc 2.x whose wheels may be taken. ``options`` are further ones of ``pip download``, ``environment`` is what they
+    are when nobody may see them.
     """
 
     command: tuple[str, ...]
@@ -40,10 +41,12 @@ class Pip:
     machine: str
     glibc: int
     options: tuple[str, ...] = ()
+    environment: Mapping[str, str] = field(default_factory=dict, repr=False)
 
-    def also(self, *options: str) -> "Pip":
-        """This pip with further options of ``pip download``."""
-        return replace(self, options=(*self.options, *options))
+    def also_from(self, index: str) -> "Pip":
+        """This pip asking ``index`` too: told by its environment, for an address may carry credentials."""
+        known = os.environ.get("PIP_EXTRA_INDEX_URL", "")
+        return replace(self, environment={"PIP_EXTRA_INDEX_URL": f"{index} {known}".strip()})
 
     def download(self, pins: Iterable[Pinned], directory: Path, *, hashed: bool = True) -> None:
         """Put the wheel of each pin, and of nothing else, into ``directory``. Raises UserError with the reason.
@@ -68,7 +71,7 @@ class Pip:
         fixed = ("--disable-pip-version-check", "--no-input", "--progress-bar", "off", "--only-binary", ":all:")
         order = (*self.command, "download", *fixed, *self.options, *self._target())
         # what it is fetching lies in the directory too: it is seen growing, and a small /tmp does not matter
-        environment = {**os.environ, "TMPDIR": str(directory)}
+        environment = {**os.environ, **self.environment, "TMPDIR": str(directory)}
         whole = (*order, "--dest", str(directory), *arguments)
         done = subprocess.run(whole, capture_output=True, text=True, env=environment)
         if done.returncode:

@@ -2,11 +2,12 @@
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
+from typing import Literal
 
 from packaging.version import Version
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, SecretStr
 
 from sparkfleet.agent.errors import HostError
 from sparkfleet.agent.lock_file import parse
@@ -27,6 +28,7 @@ RELEASES = f"{OPT}/releases"
 TOOLS = f"{OPT}/tools"
 STATE = "/var/lib/sparkfleet"
 MODELS = f"{STATE}/models"
+WHEELS = f"{STATE}/wheels"
 LOGS = "/var/log/sparkfleet"
 CACHES = "/var/cache/sparkfleet"
 ETC = "/etc/sparkfleet"
@@ -39,23 +41,49 @@ class _Plain(BaseModel):
     model_config = ConfigDict(frozen=True)
 
 
+class Supply(_Plain):
+    """How the wheels of a release come to the host.
+
+    ``kind``: ``host``: they are in ``directory`` there. ``control``: in ``directory`` of the control machine, which
+    serves them. ``index``: as ``control``, after they were fetched into ``directory`` (None: the cache) from the
+    package index and the ``sources`` that the user gave. ``spark``: in ``directory`` of the host ``name``, which serves
+    them.
+    """
+
+    kind: Literal["host", "control", "index", "spark"]
+    directory: str | None
+    name: str = ""
+    lock: str | None = Field(default=None, repr=False, exclude=True)
+    sources: dict[str, SecretStr] = Field(default={}, repr=False, exclude=True)
+
+    def __str__(self) -> str:
+        where = {"index": "the package index", "control": f"{self.directory} of this machine"}
+        return where.get(self.kind, f"{self.directory} of {self.name or 'this host'}")
+
+
 class ReleasePlan(_Plain):
-    """A release the host should have. ``size`` is what it takes on disk, in bytes."""
+    """A release the host should have. Sizes on disk in bytes; that of its wheels is 0 where the lock does not say."""
 
     name: str
     engine: str
     digest: str
     python: str
-    wheelhouse: str
+    supply: Supply
     lock: str = Field(repr=False, exclude=True)
     patches: tuple[str, ...]
     patch_set: PatchSet = Field(repr=False, exclude=True)
     size: int
+    wheels_size: int
 
     @property
     def path(self) -> str:
         """Its directory on the host."""
         return f"{RELEASES}/{self.name}"
+
+    @property
+    def wheelhouse(self) -> str:
+        """The directory on the host that it is built from."""
+        return self.supply.directory or WHEELS if self.supply.kind == "host" else WHEELS
 
 
 class RecipePlan(_Plain):
@@ -100,7 +128,8 @@ def plan_host(host: str, data: Mapping[str, object]) -> HostPlan:
         recipes = _recipes(chosen)
         _check_ports(recipes)
         wanted = {one.name: _engine_for(chosen, one) for one in recipes}
-        releases = {name: _release(chosen, one) for name, one in wanted.items()}
+        supply = _supply(host, chosen)
+        releases = {name: _release(chosen, one, supply) for name, one in wanted.items()}
         environments = {one.name: environment(one, wanted[one.name]) for one in recipes}
     except UserError as error:
         raise UserError(f"{host}: {error}") from None
@@ -133,6 +162,26 @@ def _recipes(chosen: Settings) -> list[Recipe]:
     ]
 
 
+def check_suppliers(plans: Iterable[HostPlan], known: Collection[str]) -> None:
+    """Raises UserError, naming the hosts, when wheels are to come from a Spark that the inventory does not have."""
+    for plan in plans:
+        for name in {one.supply.name for one in plan.releases} - {"", *known}:
+            raise UserError(
+                f"{plan.host}: wheelhouse_from: {name!r} is neither 'index', 'control' or 'host' nor a host of the "
+                f"inventory. It has: {', '.join(known)}."
+            )
+
+
+def _supply(host: str, chosen: Settings) -> Supply:
+    start = chosen.wheels_from
+    if start in ("host", host):  # said for a whole group, it means its own directory to the one that has it
+        return Supply(kind="host", directory=chosen.wheelhouse)
+    if start in ("index", "control"):
+        kind: Literal["index", "control"] = "index" if start == "index" else "control"
+        return Supply(kind=kind, directory=chosen.wheelhouse, lock=chosen.lock, sources=chosen.sources)
+    return Supply(kind="spark", directory=chosen.wheelhouse, name=start)
+
+
 def _driver_minimum(wanted: Iterable[Recipe | Engine]) -> str:
     """The newest driver that the policy, one of the recipes or one of the engines asks for."""
     asked = (one.driver_minimum for one in wanted if one.driver_minimum)
@@ -148,7 +197,7 @@ def _engine_for(chosen: Settings, wanted: Recipe) -> Engine:
     return found
 
 
-def _release(chosen: Settings, wanted: Engine) -> ReleasePlan:
+def _release(chosen: Settings, wanted: Engine, supply: Supply) -> ReleasePlan:
     lock = _lock(chosen, wanted)
     patch_set = for_lock(wanted, lock)
     mark = digest(lock, encode(patch_set), chosen.python)
@@ -157,11 +206,12 @@ def _release(chosen: Settings, wanted: Engine) -> ReleasePlan:
         engine=wanted.name,
         digest=mark,
         python=chosen.python,
-        wheelhouse=chosen.wheelhouse,
+        supply=supply,
         lock=lock,
         patches=wanted.patches,
         patch_set=patch_set,
         size=_size(wanted, lock),
+        wheels_size=wheels_size(lock),
     )
 
 

@@ -5,7 +5,7 @@ from difflib import get_close_matches
 from pathlib import PurePosixPath
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr, ValidationError, model_validator
 from pydantic_core import ErrorDetails
 
 from sparkfleet.catalog.overrides import DecodeValues, MemoryValues, Overrides
@@ -17,7 +17,7 @@ _PYINFRA = ("ssh_", "_", "docker_", "podman_", "vagrant_", "pyinfra_")
 
 def _absolute(path: str) -> str:
     if not PurePosixPath(path).is_absolute():
-        raise ValueError("expected an absolute path on the host")
+        raise ValueError("expected an absolute path")
     return path
 
 
@@ -37,7 +37,13 @@ class Settings(BaseModel):
     )
     engine: str | None = Field(description="an engine of the catalog, or None for the one each recipe prefers")
     python: str = Field(pattern=r"^3\.\d+$", description="minor version of CPython, quoted")
-    wheelhouse: HostPath = Field(description="directory on the host with the engine's wheels")
+    wheelhouse: HostPath | None = Field(description="absolute path of a directory with the engine's wheels, or None")
+    wheelhouse_from: Annotated[str, Field(min_length=1)] | None = Field(
+        description="'index', 'control', 'host' or the name of a Spark that has the wheelhouse; or None"
+    )
+    sources: dict[str, SecretStr] = Field(
+        description="a dictionary with an index's address or a wheel's path by distribution, as in {'torch': '...'}"
+    )
     lock: str | None = Field(description="file on the control machine that replaces the engine's lock, or None")
     models: HostPath = Field(description="directory on the host with a directory for each model")
     vocabularies: str | None = Field(description="file or directory on the control machine with vocabularies, or None")
@@ -45,6 +51,19 @@ class Settings(BaseModel):
     rollback_to: str | None = Field(description="a release that served, or the beginning of its name; None: the last")
     keep_releases: int = Field(ge=0, description="a number of releases")
     clock_skew: float = Field(gt=0, description="seconds")
+
+    @property
+    def wheels_from(self) -> str:
+        """``wheelhouse_from``; when not said, the index, or a directory on each host if one is named."""
+        return self.wheelhouse_from or ("host" if self.wheelhouse else "index")
+
+    @model_validator(mode="after")
+    def _has_a_directory(self) -> "Settings":
+        if self.wheels_from != "index" and not self.wheelhouse:
+            raise ValueError(
+                f"wheelhouse_from is {self.wheelhouse_from!r}, and `wheelhouse` does not say which directory"
+            )
+        return self
 
 
 def settings(host: str, data: Mapping[str, object]) -> Settings:
@@ -65,6 +84,8 @@ def settings(host: str, data: Mapping[str, object]) -> Settings:
 
 
 def _finding(host: str, error: ErrorDetails) -> str:
+    if not error["loc"]:
+        return f"{host}: {error['msg'].removeprefix('Value error, ')}"
     key = str(error["loc"][0])
     where = ".".join(str(part) for part in error["loc"])
     if error["type"] == "extra_forbidden" and len(error["loc"]) > 1:
@@ -78,7 +99,9 @@ def _finding(host: str, error: ErrorDetails) -> str:
     wanted = Settings.model_fields[key].description or error["msg"]
     if error["input"] is None:
         return f"{host}: {where}: not said; wanted: {wanted}"
-    return f"{host}: {where}: {error['msg']}; found {error['input']!r:.80}; wanted: {wanted}"
+    # an address may hold a password
+    found = "" if key == "sources" else f" found {error['input']!r:.80};"
+    return f"{host}: {where}: {error['msg']};{found} wanted: {wanted}"
 
 
 def _not_overridable(loc: tuple[int | str, ...]) -> str:

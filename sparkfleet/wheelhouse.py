@@ -6,6 +6,7 @@ however often it is stopped. One directory may serve several engines.
 
 import fcntl
 import os
+import platform
 import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -130,12 +131,12 @@ def batches(pip: Pip, pins: Sequence[Pin], alone: Callable[[Pin], bool]) -> list
     return [(pip, batch) for batch in large + [small[i : i + BATCH] for i in range(0, len(small), BATCH)]]
 
 
-def need(engine: Engine, dest: Path) -> Need:
+def need(engine: Engine, dest: Path, lock: Path | None = None) -> Need:
     """What ``dest`` lacks of an engine's wheels and uv's, each byte of what is there checked. Writes nothing.
 
-    Raises UserError when the engine has no lock that this can be made from.
+    ``lock`` replaces the engine's own. Raises UserError when the engine has no lock that this can be made from.
     """
-    pins, sizes = _pins(engine)
+    pins, sizes = _pins(engine, lock)
     there = {(pin.name, pin.version): path for path in dest.glob("*.whl") for pin in [pin_of(path, hashed=False)]}
     found = {pin: path for pin in pins if (path := there.get((pin.name, pin.version)))}
     good = {pin: path for pin, path in found.items() if sha256(path) in pin.hashes}
@@ -146,53 +147,58 @@ def need(engine: Engine, dest: Path) -> Need:
     return Need(len(pins), missing, sum(lacking), sum(path.stat().st_size for path in good.values()), room)
 
 
-def make(engine: Engine, dest: Path, sources: Mapping[str, str], progress: Progress) -> Need:
+def make(engine: Engine, dest: Path, sources: Mapping[str, str], progress: Progress, lock: Path | None = None) -> Need:
     """Have every wheel of an engine's lock, and uv's, in ``dest``; what was lacking before.
 
-    The lock itself is written last, as ``<engine>.lock``: where it is, everything is. Wheels of other engines stay.
-    Raises UserError: no lock, no room, no index, a file that is not the lock's, another run that is filling it, two
-    wheels that own a path with different bytes without the engine's file saying so.
+    ``lock`` replaces the engine's own. The lock itself is written last, as ``<engine>.lock``: where it is, everything
+    is. Wheels of other engines stay. Raises UserError: no lock, no room, no index, a file that is not the lock's,
+    another run that is filling it, two wheels that own a path with different bytes without the engine's file saying so.
     """
-    _pins(engine)
+    _pins(engine, lock)
     try:
         dest.mkdir(parents=True, exist_ok=True)
         with alone(dest):
             filling = Filling(dest, engine.name, progress)
-            lacking = need(engine, dest)
+            lacking = need(engine, dest, lock)
             here = lacking.wheels - len(lacking.missing)
             progress(
                 f"{engine.name}: {here} wheels there ({lacking.there / 1e6:.0f} MB), "
                 f"{len(lacking.missing)} to fetch ({lacking.size / 1e6:.0f} MB)"
             )
             check_room(dest, lacking.room, "Free some, or name a directory on another disk.")
-            _fill(filling, engine, lacking, sources)
-            _check_overlaps(engine, dest)
-            _write_lock(engine, dest)
+            _fill(filling, engine, lacking, sources, lock)
+            _check_overlaps(engine, dest, lock)
+            _write_lock(engine, dest, lock)
     except OSError as error:
         raise UserError(f"{error.filename or dest}: {error.strerror}.") from None
     return lacking
 
 
-def _fill(filling: Filling, engine: Engine, lacking: Need, sources: Mapping[str, str]) -> None:
+def _fill(filling: Filling, engine: Engine, lacking: Need, sources: Mapping[str, str], lock: Path | None) -> None:
     missing = [pin for pin in lacking.missing if not filling.has(pin)]
     kinds = {one.distribution: one.kind for one in engine.sources}
     for pin in missing:
         if kinds.get(pin.name) and pin.name not in sources:
-            raise UserError(f"{pin.name} {pin.version}: only you know where it is; give --source {pin.name}=PLACE.")
+            raise UserError(
+                f"{pin.name} {pin.version}: only you know where it is; give --source {pin.name}=PLACE, or say it"
+                f" in the setting `sources`."
+            )
     for pin in [pin for pin in missing if kinds.get(pin.name) == "wheel"]:
         _copy(Path(sources[pin.name]), pin, filling)
         missing.remove(pin)
     if not missing:
         return
-    _, sizes = _pins(engine)
+    _, sizes = _pins(engine, lock)
     target = engine.target
+    # The lab's engine runs on hosts of this machine's kind.
+    machine = platform.machine() if engine.lock_is_completed_by_wheelhouse else target.architecture
     glibc = int(target.glibc.split(".")[1])
-    with pip_for(target.python, target.architecture, glibc, ("--no-cache-dir",)) as pip:
+    with pip_for(target.python, machine, glibc, ("--no-cache-dir",)) as pip:
         own = [pin for pin in missing if kinds.get(pin.name) == "index"]
         rest = [pin for pin in missing if pin not in own]
         planned = batches(pip, rest, lambda pin: sizes.get(pin.name, 0) >= LARGE)
         for pin in own:
-            planned.append((pip.also("--extra-index-url", sources[pin.name]), [pin]))
+            planned.append((pip.also_from(sources[pin.name]), [pin]))
         filling.fetch(planned, len(lacking.missing), lacking.size)
 
 
@@ -205,8 +211,8 @@ def _copy(given: Path, pin: Pin, filling: Filling) -> None:
     filling.keep(incoming)
 
 
-def _check_overlaps(engine: Engine, dest: Path) -> None:
-    pins = {(pin.name, pin.version): pin.name for pin in read(engine.lock)}
+def _check_overlaps(engine: Engine, dest: Path, lock: Path | None) -> None:
+    pins = {(pin.name, pin.version): pin.name for pin in read(lock or engine.lock)}
     wheels = {pin: path for path in dest.glob("*.whl") for pin in [pin_of(path, hashed=False)]}
     ours = {pins[pin.name, pin.version]: path for pin, path in wheels.items() if (pin.name, pin.version) in pins}
     if found := undeclared(ours, engine.overlaps):
@@ -216,22 +222,23 @@ def _check_overlaps(engine: Engine, dest: Path) -> None:
         )
 
 
-def _write_lock(engine: Engine, dest: Path) -> None:
+def _write_lock(engine: Engine, dest: Path, lock: Path | None) -> None:
     new = dest / f"{engine.name}.lock.new"
-    new.write_text(engine.lock.read_text(encoding="utf-8"), encoding="utf-8")
+    new.write_text((lock or engine.lock).read_text(encoding="utf-8"), encoding="utf-8")
     new.replace(dest / f"{engine.name}.lock")
 
 
-def _pins(engine: Engine) -> tuple[tuple[Pin, ...], dict[str, int]]:
+def _pins(engine: Engine, lock: Path | None) -> tuple[tuple[Pin, ...], dict[str, int]]:
     """Pins of an engine and of uv, and bytes by name for those of which the lock says it."""
-    if engine.lock_is_completed_by_wheelhouse:
+    if engine.lock_is_completed_by_wheelhouse and not lock:
         raise UserError(f"engine {engine.name}: its wheelhouse is made by `python -m lab.wheelhouse --dest DIR`.")
-    if not engine.lock.exists():
+    lock = lock or engine.lock
+    if not lock.exists():
         raise UserError(f"engine {engine.name}: it has no lock. Make it with `{engine.lock_command}`.")
-    pins = (*read(engine.lock), *read(engines.ENGINES / "uv.txt"))
+    pins = (*read(lock), *read(engines.ENGINES / "uv.txt"))
     if bare := [pin for pin in pins if not pin.hashes]:
-        raise UserError(f"{engine.lock}: {bare[0].name} has no hash, so its wheel cannot be checked.")
-    listed = engines.wheels(engine.lock.read_text(encoding="utf-8"))
+        raise UserError(f"{lock}: {bare[0].name} has no hash, so its wheel cannot be checked.")
+    listed = engines.wheels(lock.read_text(encoding="utf-8"))
     return pins, {"uv": UV_SIZE} | {normal(file.split("-")[0]): size for file, size in listed.items()}
 
 

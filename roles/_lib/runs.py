@@ -11,7 +11,7 @@ from pyinfra_cli.exceptions import CliError
 from roles._lib import report
 from roles._lib.facts import Run, all_runs, begin
 from sparkfleet.errors import UserError
-from sparkfleet.plan import HostPlan, plan_host
+from sparkfleet.plan import HostPlan, check_suppliers, plan_host
 
 
 class Refused(PyinfraError, CliError):  # type: ignore[misc]
@@ -33,7 +33,8 @@ def observed(at_end: Callable[[list[str]], None] = report.outcome, may_settle: b
         atexit.register(lambda: at_end([one.name for one in state.inventory if state.is_host_in_limit(one)]))
     run = all_runs().get(host.name)
     adopt = may_settle and not state.should_check_for_changes() and not is_dry()
-    return run or begin(host, _plans[host.name], adopt)
+    # pyinfra's `host` is whichever host it is busy with; a run is of one for good
+    return run or begin(state.inventory.get_host(host.name), _plans[host.name], adopt)
 
 
 def _plan_all() -> None:
@@ -44,6 +45,11 @@ def _plan_all() -> None:
     for one in filter(state.is_host_in_limit, state.inventory):
         try:
             plans[one.name] = plan_host(one.name, one.data.dict())
+        except UserError as error:
+            troubles.append(str(error))
+    if not troubles:
+        try:
+            check_suppliers(plans.values(), [one.name for one in state.inventory])
         except UserError as error:
             troubles.append(str(error))
     if troubles:

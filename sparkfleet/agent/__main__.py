@@ -3,6 +3,8 @@
     observe            answer a Question with the whole observed state; changes nothing, unless the question says that
                        the agent may settle on a host that passed preflight
     apply ROLE         make an order of that role true
+    serve              hand out wheels to other hosts until nobody listens any more
+    served             the port at which that is done
     ready PORT MODEL PID
                        wait until the engine serves MODEL (the last step of a unit's start)
 
@@ -25,10 +27,12 @@ from .shapes import (
     Question,
     Release,
     RollbackOrder,
+    ServeOrder,
     ServiceOrder,
     VerifyOrder,
     VocabOrder,
     WeightsOrder,
+    WheelsOrder,
 )
 
 #: Goes before the observed state, so that it is found among whatever a login shell prints.
@@ -76,10 +80,11 @@ def _observe() -> int:
 
 
 def _apply(role: str) -> int:
-    from . import account, garbage, lock, release, seal, service, switch, verify, vocab, weights
+    from . import account, garbage, lock, release, seal, service, switch, verify, vocab, weights, wheels
 
     roles: dict[str, tuple[type[Any], Callable[[Any, Author], None]]] = {
         "account": (AccountOrder, account.apply),
+        "wheels": (WheelsOrder, wheels.apply),
         "engine": (Release, release.apply),
         "patches": (seal.PatchOrder, seal.apply),
         "vocab": (VocabOrder, vocab.apply),
@@ -99,6 +104,24 @@ def _apply(role: str) -> int:
     return 0
 
 
+def _serve() -> int:
+    from .wheel_server import serve
+
+    order = wire.decode(ServeOrder, sys.stdin.read())
+    lifeline.watch()
+    serve(order)
+    return 0
+
+
+def _served() -> int:
+    from .wheel_server import port_of
+
+    token = sys.stdin.read().strip()
+    lifeline.watch()
+    print(f"{ANSWER}{port_of(token)}", flush=True)
+    return 0
+
+
 def _ready(port: str, model: str, pid: str) -> int:
     from .serving import wait_until_ready
 
@@ -111,7 +134,14 @@ def _help() -> int:
     return 0
 
 
-_VERBS: dict[str, Callable[..., int]] = {"observe": _observe, "apply": _apply, "ready": _ready, "help": _help}
+_VERBS: dict[str, Callable[..., int]] = {
+    "observe": _observe,
+    "apply": _apply,
+    "serve": _serve,
+    "served": _served,
+    "ready": _ready,
+    "help": _help,
+}
 
 if __name__ == "__main__":
     sys.exit(main(sys.argv[1:]))

@@ -18,6 +18,7 @@ class Pin:
     hashes: frozenset[str]
 
 
+_WHEEL = re.compile(r"([A-Za-z0-9_][A-Za-z0-9._]*)-([A-Za-z0-9._+!]+)(?:-[A-Za-z0-9._]+){3,4}\.whl")
 _LINE = re.compile(r"([A-Za-z0-9][A-Za-z0-9._-]*)==([^\s;]+)\s*(?:;[^-]*?)?((?:\s*--hash=sha256:[0-9a-f]{64})*)")
 
 
@@ -43,17 +44,29 @@ def _pin(line: str) -> Pin:
     return Pin(normal(found[1]), found[2], hashes)
 
 
+def wheels_by_release(wheelhouse: Path) -> dict[tuple[str, str], list[Path]]:
+    """Every wheel in a directory, by name and version. Raises HostError when the directory is not there."""
+    if not wheelhouse.is_dir():
+        raise HostError(f"{wheelhouse}: the wheelhouse is not there. Mount or copy it, or correct `wheelhouse`.")
+    there: dict[tuple[str, str], list[Path]] = {}
+    for path in sorted(wheelhouse.glob("*.whl")):
+        if release := release_of(path.name):
+            there.setdefault(release, []).append(path)
+    return there
+
+
+def release_of(wheel: str) -> tuple[str, str] | None:
+    """Name and version in a wheel's file name; None when it is no such name (name, version, three tags: PEP 427)."""
+    found = _WHEEL.fullmatch(wheel)
+    return (normal(found[1]), found[2]) if found else None
+
+
 def find_wheels(pins: tuple[Pin, ...], wheelhouse: Path) -> dict[str, Path]:
     """The wheel of each pin, by name, each byte checked.
 
     Raises HostError naming every wheel that is missing, and every one whose bytes are not those of the lock.
     """
-    if not wheelhouse.is_dir():
-        raise HostError(f"{wheelhouse}: the wheelhouse is not there. Mount or copy it, or correct `wheelhouse`.")
-    there: dict[tuple[str, str], list[Path]] = {}
-    for path in sorted(wheelhouse.glob("*-*-*-*-*.whl")):  # name, version, three tags: PEP 427
-        name, version, *_ = path.name.split("-")
-        there.setdefault((normal(name), version), []).append(path)
+    there = wheels_by_release(wheelhouse)
     found: dict[str, Path] = {}
     missing: list[str] = []
     wrong: list[str] = []

@@ -5,10 +5,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from . import account, facts, generations, preflight, receipt, release, units, vocab, weights
+from . import account, facts, generations, preflight, receipt, release, units, vocab, weights, wheels
 from .errors import HostError
 from .paths import look, sha256
-from .shapes import SCHEMA, Finding, Observed, Question, Receipt, UnitState
+from .shapes import SCHEMA, Finding, Observed, Question, Receipt, Requirements, UnitState
 
 #: Where the agent lives on a host once a deploy has passed preflight.
 HOME = Path("/opt/sparkfleet/agent.pyz")
@@ -23,6 +23,7 @@ def observe(question: Question) -> Observed:
     needs = question.requirements
     seen = facts.examine((need.path for need in needs.disk), needs.ports, needs.python, question.now)
     present = {one.name for one in releases if not one.problem} | {one.model for one in models if not one.problem}
+    brought, needs = _wheels(question, needs, present)
     summary = receipt.summary(content)
     paths = {path: look(path) for path in (*question.directories, *question.files)}
     return Observed(
@@ -40,7 +41,16 @@ def observe(question: Question) -> Observed:
         verified=receipt.verified(content),
         served=generations.served(content),
         current=generations.digests(content),
+        wheels=brought,
     )
+
+
+def _wheels(question: Question, needs: Requirements, present: set[str]) -> tuple[tuple[str, ...], Requirements]:
+    """Missing releases that all wheels are there for; and what the machine needs, less the wheels that are there."""
+    bringing = [one for one in needs.disk if one.path == question.wheels and one.unless not in present]
+    brought = wheels.complete(Path(question.wheels), [one.unless for one in bringing])
+    disk = tuple(wheels.still_needed(one) if one in bringing else one for one in needs.disk)
+    return brought, replace(needs, disk=disk)
 
 
 def _receipt() -> tuple[dict[str, Any], tuple[Finding, ...]]:

@@ -119,7 +119,9 @@ def _disk(machine: Machine, needs: Requirements, present: frozenset[str]) -> Ite
                 f"so that {path} can be written",
             )
     for device in {disk.device for disk in disks.values()}:
-        wanted = [one for one in needs.disk if disks[one.path].device == device and one.unless not in present]
+        wanted = [
+            one for one in needs.disk if disks[one.path].device == device and one.unless not in present and one.size
+        ]
         size, free = sum(one.size for one in wanted), min(disk.free for disk in disks.values() if disk.device == device)
         if size > free:
             places = ", ".join(sorted({one.path for one in wanted}))

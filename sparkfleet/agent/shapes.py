@@ -92,6 +92,46 @@ class Vocabularies:
 
 
 @dataclass(frozen=True)
+class WheelSource:
+    """Where wheels are handed out while a run lasts. ``name``: whose machine it is, in words."""
+
+    name: str
+    address: str
+    port: int
+    token: str
+
+
+@dataclass(frozen=True)
+class WheelsOrder:
+    """The wheels of ``release``, to be brought into ``directory``. What they unpack to goes below ``releases``.
+
+    ``lock``, ``uv`` and ``uv_hashes`` as in ``Release``; ``unpacked`` in bytes, 0 when not known.
+    """
+
+    release: str
+    directory: str
+    releases: str
+    unpacked: int
+    lock: str
+    uv: str
+    uv_hashes: tuple[str, ...]
+    source: WheelSource | None = None
+
+
+@dataclass(frozen=True)
+class ServeOrder:
+    """Hand out the wheels of a lock that are in ``directory``, on ``address``, to ``peers`` who know ``token``."""
+
+    directory: str
+    lock: str
+    uv: str
+    uv_hashes: tuple[str, ...]
+    address: str
+    peers: tuple[str, ...]
+    token: str
+
+
+@dataclass(frozen=True)
 class WeightFile:
     """One file of a model."""
 
@@ -243,6 +283,7 @@ class Question:
     files: tuple[str, ...]
     releases: str
     vocab: Vocabularies
+    wheels: str
     models: tuple[Glance, ...]
     units: tuple[str, ...]
 
@@ -362,6 +403,7 @@ class Served:
 class Observed:
     """The whole observed state of one host. ``vocab`` says what is wrong with its vocabularies, if anything is.
     ``served`` are the sets to go back to, oldest first; ``current`` is the generation of each unit that is laid down.
+    ``wheels`` are missing releases that all wheels are there for.
     """
 
     schema: int
@@ -378,6 +420,7 @@ class Observed:
     verified: tuple[Verified, ...] = ()
     served: tuple[Served, ...] = ()
     current: dict[str, str] = field(default_factory=dict)
+    wheels: tuple[str, ...] = ()
 
     @property
     def blocked(self) -> bool:

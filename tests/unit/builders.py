@@ -43,6 +43,8 @@ DATA: dict[str, Any] = {
     "engine": None,
     "python": "3.12",
     "wheelhouse": "/srv/sparkfleet/wheelhouse",
+    "wheelhouse_from": None,
+    "sources": {},
     "lock": None,
     "models": "/srv/sparkfleet/models",
     "vocabularies": None,

@@ -39,7 +39,7 @@ def test_a_misspelt_key_names_the_near_one() -> None:
         ("python", 3.12, "quoted"),  # what `--data python=3.12` gives
         ("python", "312", "minor version"),
         ("recipes", "tiny-llama", "list of names of recipes"),
-        ("wheelhouse", "srv/wheels", "directory on the host"),
+        ("wheelhouse", "srv/wheels", "absolute path of a directory"),
         ("os_reserve", -1.0, "GiB"),
         ("vocabularies", 5, "file or directory on the control machine"),
         ("clock_skew", 0.0, "seconds"),

@@ -32,11 +32,11 @@ class Index:
         self.stock = stock
         self.broken: set[str] = set()
         self.asked: list[list[str]] = []
-        self.options: tuple[str, ...] = ()
+        self.given = ""
         self.ready = threading.Event()
 
-    def also(self, *options: str) -> "Index":
-        self.options = options
+    def also_from(self, index: str) -> "Index":
+        self.given = index
         return self
 
     def download(self, pins, directory, *, hashed=True):  # type: ignore[no-untyped-def]
@@ -200,7 +200,7 @@ class TestSources:
         assert "vllm" not in index.names
         assert ["torch"] in index.asked
         assert set(find_wheels(parse(engine().lock.read_text()), dest)) == set(NAMES)
-        assert index.options == ("--extra-index-url", "x://given")
+        assert index.given == "x://given"
 
     def test_one_that_is_not_given_is_asked_for(self, index: Index, dest: Path) -> None:
         with pytest.raises(UserError, match=r"(vllm|torch) 9: only you know where it is; give --source"):

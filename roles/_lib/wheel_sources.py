@@ -1,0 +1,186 @@
+"""Where hosts get their wheels from: a server of this process, or one on a Spark. Each is started at its first use in a
+run, never while a run is prepared, and ends with the run however that ends.
+"""
+
+import contextlib
+import secrets
+import socket
+import threading
+from collections.abc import Callable, Hashable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import gevent
+from pyinfra import logger
+from pyinfra.api.host import Host
+from pyinfra.connectors.local import LocalConnector
+
+from roles._lib.facts import Run, all_runs, execute
+from sparkfleet import wheelhouse
+from sparkfleet.agent import wire
+from sparkfleet.agent.__main__ import ANSWER
+from sparkfleet.agent.errors import HostError
+from sparkfleet.agent.lock_file import Pin, parse
+from sparkfleet.agent.shapes import ServeOrder, WheelsOrder, WheelSource
+from sparkfleet.agent.wheel_server import WheelServer, offered
+from sparkfleet.bundle import installed_agent
+from sparkfleet.cache import cache_dir, make_dir
+from sparkfleet.catalog.engines import engine
+from sparkfleet.errors import UserError
+from sparkfleet.plan import ReleasePlan
+
+T = TypeVar("T")
+
+HERE = "the control machine"
+_LOOPBACK = "127.0.0.1"
+
+
+def obstacle(run: Run) -> str:
+    """Why the wheels that a host lacks cannot come to it in this run, by its plan alone; empty if they can."""
+    lacking = {change.role for change in run.pending()} & {"wheels"}
+    names = {one.supply.name for one in run.plan.releases} - {""}
+    outside = sorted(names - {one.name for one in run.host.state.inventory if run.host.state.is_host_in_limit(one)})
+    if not lacking or not outside:
+        return ""
+    return (
+        f"its wheels are to come from {outside[0]} (`wheelhouse_from`), which is not part of this run. "
+        f"Remedy: run for both (--limit {outside[0]} --limit {run.host.name})."
+    )
+
+
+def source(run: Run, order: WheelsOrder) -> WheelSource:
+    """Where this host gets the wheels of ``order``; started if it is not there yet.
+
+    Raises UserError with the reason when it cannot be had. It is the same one for every host that asks.
+    """
+    release = next(one for one in run.plan.releases if one.name == order.release)
+    supply = release.supply
+    if supply.kind == "spark":
+        giver = _giver(supply.name)
+        if not isinstance(giver.host.connector, LocalConnector):
+            return _once(
+                ("spark", supply.name, supply.directory, release.lock), lambda: _on_spark(giver, order, release)
+            )
+    directory = Path(supply.directory) if supply.directory else None
+    if supply.kind == "index":
+        directory = _once(("index", directory, release.engine, release.lock), lambda: _fetched(release))
+    assert directory
+    address, _ = _ends(run.host)
+    place = directory
+    return _once(("control", address, directory, release.lock), lambda: _on_control(address, place, order))
+
+
+class _Once:
+    """A value that is made at most once, however many greenlets ask for it; or the reason why it cannot be."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.value: Any = None
+        self.trouble = ""
+
+    def get(self, make: Callable[[], T]) -> T:
+        with self.lock:
+            if self.value is None and not self.trouble:
+                try:
+                    self.value = make()
+                except (UserError, HostError) as error:
+                    self.trouble = str(error)
+        if self.trouble:
+            raise UserError(self.trouble)
+        made: T = self.value
+        return made
+
+
+_made: dict[Hashable, _Once] = {}
+
+
+def _once(key: Hashable, make: Callable[[], T]) -> T:
+    return _made.setdefault(key, _Once()).get(make)
+
+
+# --- by this machine ---------------------------------------------------------------------------------------------
+
+
+def _fetched(release: ReleasePlan) -> Path:
+    """The directory that has every wheel of ``release`` now: those that it lacked were fetched."""
+    supply = release.supply
+    directory = Path(supply.directory) if supply.directory else make_dir(cache_dir() / "wheels")
+    given = {name: place.get_secret_value() for name, place in supply.sources.items()}
+    lock = Path(supply.lock) if supply.lock else None
+    try:
+        wheelhouse.make(engine(release.engine), directory, given, logger.info, lock)
+    except UserError as error:
+        raise UserError(f"{directory}: the wheels cannot be fetched. {error}") from None
+    return directory
+
+
+def _on_control(address: str, directory: Path, order: WheelsOrder) -> WheelSource:
+    wheels = offered(_pins(order), directory)
+    server = WheelServer(address, _peers(), secrets.token_urlsafe(32), wheels)
+    server.start()
+    return WheelSource(HERE, address, server.port, server.token)
+
+
+def _pins(order: WheelsOrder) -> tuple[Pin, ...]:
+    return (*parse(order.lock), Pin("uv", order.uv, frozenset(order.uv_hashes)))
+
+
+def _peers() -> tuple[str, ...]:
+    """The addresses of all hosts of this run, as they are seen from here."""
+    found = []
+    for run in all_runs().values():
+        with contextlib.suppress(UserError, OSError):  # not reached directly, or no longer: it cannot ask either
+            found.append(_ends(run.host)[1])
+    return tuple(found)
+
+
+def _ends(host: Host) -> tuple[str, str]:
+    """This machine's address on the way to ``host``, and the host's."""
+    if isinstance(host.connector, LocalConnector):
+        return _LOOPBACK, _LOOPBACK
+    client = getattr(host.connector, "client", None)
+    transport = client.get_transport() if client else None
+    connection = transport.sock if transport else None
+    if not isinstance(connection, socket.socket):
+        raise UserError(
+            f"{host.name} is reached through another machine, so no wheels can be handed to it or by it. Have them in "
+            f"a directory there: `wheelhouse`."
+        )
+    return connection.getsockname()[0], connection.getpeername()[0]
+
+
+# --- by a Spark --------------------------------------------------------------------------------------------------
+
+
+def _giver(name: str) -> Run:
+    giver = all_runs().get(name)
+    if giver is None:
+        raise UserError(f"its wheels are to come from {name}, which was not reached. Mend that, then run again.")
+    if giver.blocked or giver.failed:
+        reason = f"failed at {giver.failed}" if giver.failed else f"is blocked: {giver.blocked.splitlines()[0]}"
+        raise UserError(f"its wheels are to come from {name}, which {reason}. Mend that, then run again.")
+    return giver
+
+
+def _on_spark(giver: Run, order: WheelsOrder, release: ReleasePlan) -> WheelSource:
+    """Start the server there, on the address that this machine reaches it at, and wait until it serves."""
+    assert release.supply.directory
+    _, address = _ends(giver.host)
+    token = secrets.token_urlsafe(32)
+    peers = (*_peers(), *([_ends(giver.host)[0]] if _LOOPBACK in _peers() else []))
+    served = ServeOrder(release.supply.directory, order.lock, order.uv, order.uv_hashes, address, peers, token)
+    serving = gevent.spawn(_run, giver.host, "serve", wire.encode(served))
+    asking = gevent.spawn(_run, giver.host, "served", token)
+    gevent.wait((serving, asking), count=1)
+    good, said = (asking if asking.ready() else serving).value
+    if serving.ready() or not good:
+        raise UserError(f"{giver.host.name} does not hand out its wheels: {said}")
+    return WheelSource(giver.host.name, address, int(said.rpartition(ANSWER)[2]), token)
+
+
+def _run(host: Host, verb: str, line: str) -> tuple[bool, str]:
+    try:
+        good, output = execute(host, installed_agent(verb), [line], show=False)
+    except (ConnectionError, PermissionError) as error:
+        return False, str(error)
+    return good, " ".join(output.output.split())[-600:] or "it said nothing"
