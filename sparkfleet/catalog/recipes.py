@@ -113,7 +113,6 @@ class Model(Strict):
 
     ``name``: its directory below the models directory. ``repository``: on the hub; absent for the lab's own.
     ``files``: the manifest of ``revision``; where nobody has listed it, ``bytes`` says the sum, and ``source`` whence.
-    ``without``: patterns (as in a shell) of the repository's files that no engine reads and nobody fetches.
     """
 
     name: Name
@@ -122,7 +121,6 @@ class Model(Strict):
     files: tuple[File, ...] = ()
     bytes: Bytes | None = None
     source: Said | None = None
-    without: tuple[Line, ...] = ()
     architecture: Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")] | None = None
     quantization: Quantization | None = None
     num_nextn_predict_layers: int | None = Field(

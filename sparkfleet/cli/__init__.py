@@ -5,11 +5,13 @@ Each subcommand lives in the module of its own name and is imported when it is a
 """
 
 from importlib import import_module
+from keyword import iskeyword
 
 import click
 
 #: name of the subcommand -> what it does, in the words of ``sparkfleet --help``
 COMMANDS = {
+    "import": "A recipe of spark-vllm-docker or sparkrun as one of ours.",
     "lab": "Throw-away Sparks on this machine.",
     "lock": "Which files an engine is, made from its pins; or check that the committed ones are these.",
     "patches": "State of the SM121 patch set in any site-packages directory; apply, revert.",
@@ -26,7 +28,8 @@ class _Lazy(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in COMMANDS:
             return None
-        command = import_module(f"sparkfleet.cli.{cmd_name}").command
+        module = f"{cmd_name}_" if iskeyword(cmd_name) else cmd_name
+        command = import_module(f"sparkfleet.cli.{module}").command
         assert isinstance(command, click.Command)
         return command
 
