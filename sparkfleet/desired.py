@@ -8,6 +8,7 @@ from sparkfleet.agent.shapes import (
     Account,
     AccountOrder,
     Author,
+    BadDriver,
     Directory,
     DiskNeed,
     Expectation,
@@ -26,7 +27,9 @@ from sparkfleet.agent.shapes import (
     WheelsOrder,
 )
 from sparkfleet.bundle import agent_hash
-from sparkfleet.catalog.engines import uv
+from sparkfleet.catalog.drivers import drivers
+from sparkfleet.catalog.engines import engine, uv
+from sparkfleet.catalog.issues import rules
 from sparkfleet.catalog.vocabularies import catalog
 from sparkfleet.harmony import DIRECTORY
 from sparkfleet.plan import (
@@ -110,6 +113,7 @@ def question(wanted: Desired, now: float, author: Author, adopt: bool) -> Questi
         adopt=adopt,
         author=author,
         requirements=wanted.requirements,
+        rules=rules(),
         account=wanted.account.account,
         directories=tuple(directory.path for directory in wanted.account.directories),
         files=tuple(files),
@@ -137,10 +141,15 @@ def _requirements(plan: HostPlan) -> Requirements:
         DiskNeed(MODELS, one.recipe.model.size, f"model {one.recipe.model.name}", one.recipe.model.name)
         for one in plan.recipes
     )
+    policy = drivers()
     return Requirements(
         compute_capability=COMPUTE_CAPABILITY,
         architecture=ARCHITECTURE,
         driver_minimum=plan.driver_minimum,
+        driver_minimum_of=plan.driver_minimum_of,
+        driver_newest_known=policy.newest_known,
+        drivers_bad=tuple(BadDriver(one.version, one.why) for one in policy.known_bad),
+        compiles=any(engine(one.engine).gpu for one in plan.releases),
         python=plan.python,
         systemd_minimum=SYSTEMD_MINIMUM,
         memory=plan.memory,

@@ -108,6 +108,7 @@ class HostPlan(_Plain):
 
     host: str
     driver_minimum: str
+    driver_minimum_of: str
     python: str
     memory: int
     clock_skew: float
@@ -134,9 +135,11 @@ def plan_host(host: str, data: Mapping[str, object]) -> HostPlan:
     except UserError as error:
         raise UserError(f"{host}: {error}") from None
     need = sum(one.memory.total for one in recipes)
+    driver_minimum, driver_minimum_of = _driver_minimum((*recipes, *wanted.values()))
     return HostPlan(
         host=host,
-        driver_minimum=_driver_minimum((*recipes, *wanted.values())),
+        driver_minimum=driver_minimum,
+        driver_minimum_of=driver_minimum_of,
         python=chosen.python,
         memory=round((need + chosen.os_reserve) * GIB),
         clock_skew=chosen.clock_skew,
@@ -182,10 +185,10 @@ def _supply(host: str, chosen: Settings) -> Supply:
     return Supply(kind="spark", directory=chosen.wheelhouse, name=start)
 
 
-def _driver_minimum(wanted: Iterable[Recipe | Engine]) -> str:
-    """The newest driver that the policy, one of the recipes or one of the engines asks for."""
-    asked = (one.driver_minimum for one in wanted if one.driver_minimum)
-    return max((drivers().minimum, *asked), key=Version)
+def _driver_minimum(wanted: Iterable[Recipe | Engine]) -> tuple[str, str]:
+    """The newest driver that the policy, one of the recipes or one of the engines asks for, and which of them it is."""
+    asked = [(one.driver_minimum, f"for {one.name}") for one in wanted if one.driver_minimum]
+    return max([(drivers().minimum, "the policy"), *asked], key=lambda one: Version(one[0]))
 
 
 def _engine_for(chosen: Settings, wanted: Recipe) -> Engine:

@@ -5,7 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from . import account, facts, generations, preflight, receipt, release, units, vocab, weights, wheels
+from . import account, facts, generations, preflight, receipt, release, rules, units, vocab, weights, wheels
 from .errors import HostError
 from .paths import look, sha256
 from .shapes import SCHEMA, Finding, Observed, Question, Receipt, Requirements, UnitState
@@ -21,16 +21,19 @@ def observe(question: Question) -> Observed:
     releases = tuple(replace(one, users=users.get(one.name, ())) for one in release.look(question.releases))
     models = tuple(weights.look(model, content.get("weights", {})) for model in question.models)
     needs = question.requirements
-    seen = facts.examine((need.path for need in needs.disk), needs.ports, needs.python, question.now)
+    places = ("/", "/tmp", *question.directories, *(need.path for need in needs.disk))
+    seen = facts.examine(places, needs.ports, needs.python, question.now)
     present = {one.name for one in releases if not one.problem} | {one.model for one in models if not one.problem}
     brought, needs = _wheels(question, needs, present)
     summary = receipt.summary(content)
+    ours = {*question.units, *(summary.units if summary else ())}
+    case = preflight.case(seen, needs, present, ours)
     paths = {path: look(path) for path in (*question.directories, *question.files)}
     return Observed(
         schema=SCHEMA,
         agent=sha256(HOME) if HOME.is_file() else "",
         machine=seen,
-        findings=(*broken, *preflight.judge(seen, needs, frozenset(present))),
+        findings=(*broken, *rules.judge(question.rules, case)),
         receipt=summary,
         account=account.look(question.account),
         paths={path: state for path, state in paths.items() if state},

@@ -6,7 +6,7 @@ since the epoch, modes are octal numbers as ``chmod`` takes them. ``None`` means
 
 import hashlib
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
 from .facts.shapes import Machine
 
@@ -247,12 +247,27 @@ class DiskNeed:
 
 
 @dataclass(frozen=True)
+class BadDriver:
+    """A driver that must not serve, and why."""
+
+    version: str
+    why: str
+
+
+@dataclass(frozen=True)
 class Requirements:
-    """What preflight asks of a machine before anything is changed."""
+    """What preflight asks of a machine before anything is changed.
+
+    ``driver_minimum_of`` says who asks for that driver, ``compiles`` whether an engine builds kernels on the host.
+    """
 
     compute_capability: str
     architecture: str
     driver_minimum: str
+    driver_minimum_of: str
+    driver_newest_known: str
+    drivers_bad: tuple[BadDriver, ...]
+    compiles: bool
     python: str
     systemd_minimum: int
     memory: int
@@ -270,6 +285,48 @@ class Glance:
     files: tuple[WeightFile, ...]
 
 
+# --- rules: what is judged, as data ------------------------------------------------------------------------------
+
+Operator = Literal[
+    "is", "is_not", "in", "not_in", "below", "above", "older", "newer", "matches", "has", "lacks", "empty", "unknown"
+]
+
+
+@dataclass(frozen=True)
+class Clause:
+    """``fact`` is a path like ``gpu.driver``; ``value`` a plain JSON value, or ``$`` and the path of another fact."""
+
+    fact: str
+    operator: Operator
+    value: Any
+
+
+@dataclass(frozen=True)
+class Condition:
+    """True when every one of ``clauses`` is, and one of ``any`` unless that is empty.
+
+    A fact that is unknown decides nothing.
+    """
+
+    clauses: tuple[Clause, ...]
+    any: tuple["Condition", ...] = ()
+
+
+@dataclass(frozen=True)
+class Rule:
+    """A known issue. With ``each``, the path of a list, it is asked of every member, which the texts call ``each``.
+
+    ``what`` and ``remedy`` are for a person; they may name facts in braces.
+    """
+
+    id: str
+    severity: Severity
+    each: str | None
+    when: Condition
+    what: str
+    remedy: str
+
+
 @dataclass(frozen=True)
 class Question:
     """Everything the agent must look at to answer with one observed state."""
@@ -278,6 +335,7 @@ class Question:
     adopt: bool
     author: Author
     requirements: Requirements
+    rules: tuple[Rule, ...]
     account: Account
     directories: tuple[str, ...]
     files: tuple[str, ...]

@@ -63,6 +63,8 @@ def _build(shape: Any, value: Any, where: str, exact: bool) -> Any:
         return {str(key): _build(inner, item, f"{where}.{key}", exact) for key, item in value.items()}
     if is_dataclass(shape):
         return _dataclass(shape, value, where, exact)
+    if shape is Any:
+        return value
     if shape is float and isinstance(value, int) and not isinstance(value, bool):
         return float(value)
     return _check(type(value) is shape, value, where, shape.__name__)

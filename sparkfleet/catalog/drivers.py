@@ -1,20 +1,67 @@
 """The driver policy, as ``catalog/drivers.yaml``."""
 
-from pydantic import BaseModel, ConfigDict, Field
+from functools import cache
+from typing import Annotated
+
+from packaging.version import Version as _Version
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
 
 from sparkfleet.catalog.yaml import CATALOG, load
 
+Version = Annotated[str, StringConstraints(pattern=r"^\d+(\.\d+)+$")]
+Package = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9+.-]+$")]
+Line = Annotated[str, StringConstraints(pattern=r"^[^\r\n{}]+$")]
 
-class Drivers(BaseModel):
-    """Which drivers may serve; ``why`` says what the minimum mends."""
 
+class _Strict(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    minimum: str = Field(pattern=r"^\d+(\.\d+)+$")
+
+class Good(_Strict):
+    """A driver that was seen to serve, and by whom."""
+
+    version: Version
+    source: Line
+
+
+class Bad(_Strict):
+    """A driver that must not serve, and why."""
+
+    version: Version
+    why: Line
+    source: Line
+
+
+class Drivers(_Strict):
+    """Which drivers may serve; ``why`` says what the minimum mends.
+
+    ``packages`` are what ``driver_policy: install`` installs, from the apt repository labelled ``repository`` only.
+    """
+
+    minimum: Version
     why: str
     source: str
+    known_good: tuple[Good, ...] = Field(min_length=1)
+    known_bad: tuple[Bad, ...] = ()
+    packages: tuple[Package, ...] = Field(min_length=1)
+    repository: str = Field(min_length=1)
+
+    @model_validator(mode="after")
+    def _whole(self) -> "Drivers":
+        bad = {one.version for one in self.known_bad}
+        if both := sorted(bad & {one.version for one in self.known_good}):
+            raise ValueError(f"{', '.join(both)}: both good and bad")
+        if _Version(self.newest_known) < _Version(self.minimum):
+            raise ValueError("known_good: expected one that is not older than the minimum")
+        return self
+
+    @property
+    def newest_known(self) -> str:
+        """The newest driver that was seen to serve."""
+        return max((one.version for one in self.known_good), key=_Version)
 
 
+@cache
 def drivers() -> Drivers:
     """The policy. Raises UserError when the file is not valid."""
     return load(CATALOG / "drivers.yaml", Drivers)

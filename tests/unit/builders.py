@@ -21,6 +21,7 @@ from sparkfleet.agent.facts.shapes import (
 from sparkfleet.agent.shapes import (
     SCHEMA,
     AccountState,
+    BadDriver,
     Observed,
     PathState,
     Receipt,
@@ -64,7 +65,7 @@ def machine(**changes: Any) -> Machine:
         lab=None,
         gpu=Gpu("ok", "NVIDIA GB10", "12.1", "580.142", cuda="13.0", temperature=41, utilization=0, clock=208),
         driver=Driver("580.142", "same", "580-open", "580.142", (), 0, ()),
-        kernel=Kernel(boots, True, boots, True, f"BOOT_IMAGE=/boot/vmlinuz-{boots} ro"),
+        kernel=Kernel(boots, True, boots, True, None),
         memory=Memory(127_600_812 * 1024, 110 * GIB, GIB, GIB, 16 * GIB, 16 * GIB),
         disks=(Disk("/opt/sparkfleet/releases", 1, 3000 * GIB, 3700 * GIB, False, 240_000_000),),
         toolchain=Toolchain("/usr/bin/gcc", True, "13.0.88", "/usr/bin/ninja", "13.0", True),
@@ -85,11 +86,13 @@ def machine(**changes: Any) -> Machine:
             systemd=255,
             remove_ipc=True,
             pythons={"3.12": "/usr/bin/python3.12"},
+            own_address=None,
+            root_caches=(),
             reboot_required=False,
             reboot_packages=(),
             clock_skew=0.2,
         ),
-        processes=Processes((), None, (), ()),
+        processes=Processes((), (), None, (), ()),
     )
     for name, value in changes.items():
         room, _, field = name.partition("__")
@@ -98,7 +101,20 @@ def machine(**changes: Any) -> Machine:
 
 
 def requirements(**changes: Any) -> Requirements:
-    needs = Requirements("12.1", "aarch64", "580.142", "3.12", 252, 20 * GIB, (), 60.0)
+    needs = Requirements(
+        compute_capability="12.1",
+        architecture="aarch64",
+        driver_minimum="580.142",
+        driver_minimum_of="the policy",
+        driver_newest_known="590.48.01",
+        drivers_bad=(BadDriver("580.126.09", "it is bad"),),
+        compiles=True,
+        python="3.12",
+        systemd_minimum=252,
+        memory=20 * GIB,
+        disk=(),
+        clock_skew=60.0,
+    )
     return replace(needs, **changes)
 
 

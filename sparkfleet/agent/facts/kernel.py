@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from .shapes import Kernel
-from .source import assignments, kernel_text, names, text, version_key
+from .source import assignments, kernel_text, names, spark_text, text, version_key
 
 #: Where a module of the driver lies below /lib/modules/VERSION: Ubuntu's own packages, DKMS, by hand.
 _PLACES = (
@@ -32,7 +32,7 @@ def look() -> Kernel:
         running_module=has_module(running),
         next=boots,
         next_module=has_module(boots) if boots else None,
-        command_line=kernel_text("/proc/cmdline"),
+        kho=parse_kho(spark_text("/proc/cmdline") or ""),
     )
 
 
@@ -51,6 +51,12 @@ def boots_next(menu: str, defaults: str, environment: str, installed: Iterable[s
     if first:
         return first[1]
     return max((one for one in installed if one[:1].isdigit()), key=version_key, default=None)
+
+
+def parse_kho(content: str) -> str | None:
+    """What the kernel's command line says of Kexec HandOver; the last word counts."""
+    found = re.findall(r"(?:^|\s)kho=(on|off|[01yn])(?=\s|$)", content)
+    return {"1": "on", "y": "on", "0": "off", "n": "off"}.get(found[-1], found[-1]) if found else None
 
 
 def has_module(version: str) -> bool | None:

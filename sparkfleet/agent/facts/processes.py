@@ -14,7 +14,10 @@ from .source import names, text
 _LOCK = "/var/lib/dpkg/lock-frontend"
 
 #: Programs that end others when memory runs out, by the name the kernel gives their process (15 characters).
-_GUARDS = ("earlyoom", "systemd-oomd", "nohang", "oomd", "gb10-guard")
+_GUARDS = ("earlyoom", "systemd-oomd", "nohang", "oomd")
+
+#: Other ways to serve models, told in the same way.
+_SERVERS = ("raylet", "ollama", "llama-server", "tritonserver", "lmstudio")
 
 _FLOCK = "hhqqi4x"  # struct flock of 64-bit Linux: fcntl(2)
 
@@ -25,6 +28,7 @@ def look(ports: Iterable[int], gpu: Iterable[tuple[int, str, int | None]] | None
     holder = lock_holder(_LOCK)
     return Processes(
         guards=tuple(sorted({one for one in commands.values() if one in _GUARDS})),
+        servers=tuple(sorted({one for one in commands.values() if one in _SERVERS})),
         dpkg=None if holder is None else commands.get(holder) or f"process {holder}",
         ports=tuple(_owner(port, commands) for port in dict.fromkeys(ports) if listening(port)),
         gpu=None if gpu is None else tuple(GpuProcess(pid, name, memory, _unit(pid)) for pid, name, memory in gpu),

@@ -64,13 +64,16 @@ class Driver:
 
 @dataclass(frozen=True)
 class Kernel:
-    """The running kernel and the one that boots next; ``..._module``: whether there is an nvidia module for it."""
+    """The running kernel and the one that boots next; ``..._module``: whether there is an nvidia module for it.
+
+    ``kho`` is what the command line says of Kexec HandOver, which reserves memory: "on" or "off".
+    """
 
     running: str
     running_module: bool | None
     next: str | None
     next_module: bool | None
-    command_line: str | None
+    kho: str | None
 
 
 @dataclass(frozen=True)
@@ -161,6 +164,8 @@ class System:
 
     ``machine_id`` and ``host_key`` are digests: they tell whether two machines are twins, and nothing else.
     ``remove_ipc``: whether logind takes a regular user's shared memory away when its last session ends.
+    ``own_address`` is what /etc/hosts gives for the host's own name; ``root_caches`` are caches in people's homes
+    that belong to root.
     """
 
     hostname: str
@@ -175,6 +180,8 @@ class System:
     systemd: int | None
     remove_ipc: bool
     pythons: dict[str, str]
+    own_address: str | None
+    root_caches: tuple[str, ...]
     reboot_required: bool
     reboot_packages: tuple[str, ...]
     clock_skew: float
@@ -194,10 +201,11 @@ class PortOwner:
 class Processes:
     """Who else is at work here. ``dpkg`` names the process that holds the package database's lock.
 
-    ``guards`` are programs that end others when memory runs out; ``engines`` are processes of a vLLM.
+    ``guards`` are programs that end others when memory runs out, ``servers`` other ways to serve models.
     """
 
     guards: tuple[str, ...]
+    servers: tuple[str, ...]
     dpkg: str | None
     ports: tuple[PortOwner, ...]
     gpu: tuple[GpuProcess, ...] | None

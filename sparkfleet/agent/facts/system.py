@@ -10,6 +10,7 @@ from pathlib import Path
 from .shapes import Release, System
 from .source import Program, assignments, names, spark_text, text
 
+_CACHES = ("huggingface", "vllm", "triton", "flashinfer", "torch")
 _REBOOT = "/run/reboot-required"
 
 
@@ -37,6 +38,8 @@ class Questions:
             systemd=parse_systemd(self._systemd.said().text or "") if self._systemd else None,
             remove_ipc=_remove_ipc(),
             pythons=pythons(),
+            own_address=parse_hosts(text("/etc/hosts") or "", platform.node()),
+            root_caches=root_caches("/home"),
             reboot_required=os.path.exists(_REBOOT),
             reboot_packages=tuple(dict.fromkeys(re.findall(r"^[a-z0-9][a-z0-9+.-]+$", packages, re.MULTILINE))),
             clock_skew=skew,
@@ -79,6 +82,29 @@ def parse_remove_ipc(contents: list[str]) -> bool:
             if key == "RemoveIPC" and said.lower() in ("yes", "true", "on", "1", "no", "false", "off", "0", ""):
                 value = said.lower() in ("yes", "true", "on", "1", "")
     return value
+
+
+def parse_hosts(content: str, name: str) -> str | None:
+    """The first IPv4 address that /etc/hosts gives for ``name``."""
+    for line in content.splitlines():
+        address, *names_of_it = line.partition("#")[0].split() or [""]
+        if name in names_of_it and re.fullmatch(r"[0-9]{1,3}(\.[0-9]{1,3}){3}", address):
+            return address
+    return None
+
+
+def root_caches(homes: str) -> tuple[str, ...]:
+    """Caches in people's homes that belong to root: containers leave them, and their owner can then not write."""
+    found = []
+    for home in names(homes):
+        for cache in _CACHES:
+            path = f"{homes}/{home}/.cache/{cache}"
+            try:
+                if os.lstat(path).st_uid == 0 != os.lstat(f"{homes}/{home}").st_uid:
+                    found.append(path)
+            except OSError:
+                continue
+    return tuple(found)
 
 
 def digest(value: str | None) -> str | None:
