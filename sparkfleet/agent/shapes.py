@@ -53,6 +53,24 @@ class TextFile:
 
 
 @dataclass(frozen=True)
+class Overlap:
+    """Two distributions that own the same paths with different bytes: ``winner``'s must be there."""
+
+    winner: str
+    loser: str
+
+
+@dataclass(frozen=True)
+class Assertions:
+    """What must hold of a built release, without a GPU: the CUDA major of torch and vLLM, None for an engine without
+    CUDA, and the modules that can be imported.
+    """
+
+    cuda: int | None = None
+    imports: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
 class Release:
     """An engine to be built in ``path`` from a hash-locked wheelhouse on the host.
 

@@ -10,6 +10,7 @@ from packaging.specifiers import SpecifierSet
 from packaging.version import InvalidVersion, Version
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
+from sparkfleet.agent import shapes
 from sparkfleet.catalog.patches import Name, Range
 from sparkfleet.catalog.yaml import CATALOG, load
 from sparkfleet.errors import UserError
@@ -71,6 +72,11 @@ class Overlap(_Strict):
     winner: Name
     loser: Name
     why: str = Field(min_length=1)
+
+    @property
+    def order(self) -> shapes.Overlap:
+        """As the agent takes it."""
+        return shapes.Overlap(self.winner, self.loser)
 
 
 class Engine(_Strict):

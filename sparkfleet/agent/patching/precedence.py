@@ -1,15 +1,11 @@
 """Two distributions that own the same paths with different bytes: which of them was written last."""
 
-import hashlib
 from collections.abc import Mapping
 from pathlib import Path
 
-from ..errors import HostError
 from .files import File
 from .records import Digest, Distribution
 from .shapes import Precedence, Verdict
-
-_CHUNK = 1024 * 1024
 
 
 def judge(site: Path, rule: Precedence, there: Mapping[str, Distribution], patched: Mapping[str, File]) -> Verdict:
@@ -69,15 +65,4 @@ def _alone(site: Path, rule: Precedence, loser: Distribution, remedy: str) -> Ve
 
 
 def _is(path: Path, digest: Digest | None) -> bool:
-    if digest is None:
-        return False
-    try:
-        if digest.size is not None and path.stat().st_size != digest.size:
-            return False
-        running = hashlib.new(digest.algorithm)
-        with path.open("rb", buffering=0) as file:
-            while chunk := file.read(_CHUNK):
-                running.update(chunk)
-    except OSError as error:
-        raise HostError(f"{path}: cannot be read: {error.strerror or error}.") from None
-    return running.digest() == digest.value
+    return digest is not None and digest.is_of(path)

@@ -3,6 +3,7 @@
 import base64
 import binascii
 import csv
+import hashlib
 import json
 import os
 import posixpath
@@ -17,6 +18,7 @@ from ..names import normal
 ALGORITHMS = ("sha256", "sha384", "sha512")
 
 _HEAD = 4096
+_CHUNK = 1024 * 1024
 
 _BREAK = re.compile(r"\r\n|\r|\n")
 
@@ -28,6 +30,15 @@ class Digest:
     algorithm: str
     value: bytes
     size: int | None
+
+    def is_of(self, path: Path) -> bool:
+        """Whether a file has these bytes. Raises HostError when it cannot be read."""
+        try:
+            if self.size is not None and path.stat().st_size != self.size:
+                return False
+            return self.value == _hash(path, self.algorithm)
+        except OSError as error:
+            raise HostError(f"{path}: cannot be read: {error.strerror or error}.") from None
 
 
 @dataclass
@@ -88,21 +99,29 @@ class Distribution:
         return self._record
 
 
+def everything(site: Path) -> tuple[Distribution, ...]:
+    """Every distribution in ``site``."""
+    return tuple(_distribution(site / directory) for directory in _directories(site))
+
+
 def installed(site: Path, names: frozenset[str]) -> dict[str, tuple[Distribution, ...]]:
     """The distributions of ``names`` (normalised) in ``site``; more than one of a name is a broken installation."""
     found: dict[str, list[Distribution]] = {}
-    try:
-        with os.scandir(site) as entries:
-            directories = sorted(entry.name for entry in entries if entry.name.endswith(".dist-info"))
-    except OSError as error:
-        raise HostError(f"{site}: cannot be listed: {error.strerror or error}.") from None
-    for directory in directories:
+    for directory in _directories(site):
         # The directory's name says enough to leave most unread; which distribution it is, METADATA says.
         if normal(directory).startswith(tuple(f"{name}-" for name in names)):
             one = _distribution(site / directory)
             if one.name in names:
                 found.setdefault(one.name, []).append(one)
     return {name: tuple(found[name]) for name in sorted(found)}
+
+
+def _directories(site: Path) -> list[str]:
+    try:
+        with os.scandir(site) as entries:
+            return sorted(entry.name for entry in entries if entry.name.endswith(".dist-info"))
+    except OSError as error:
+        raise HostError(f"{site}: cannot be listed: {error.strerror or error}.") from None
 
 
 def _distribution(directory: Path) -> Distribution:
@@ -189,6 +208,14 @@ def _odd_line(record: bytes, path: str) -> str | None:
         return None
     lines = (_text(line) for line in record.splitlines() if name in line)
     return next((line for line in lines if path in parse_record(line)), None)
+
+
+def _hash(path: Path, algorithm: str) -> bytes:
+    running = hashlib.new(algorithm)
+    with path.open("rb", buffering=0) as file:
+        while chunk := file.read(_CHUNK):
+            running.update(chunk)
+    return running.digest()
 
 
 def _text(data: bytes) -> str:
