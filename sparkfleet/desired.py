@@ -96,7 +96,7 @@ def desired(plan: HostPlan, limits: TextFile, units: Callable[[HostPlan], tuple[
         ),
         wheels=tuple(_wheels(one) for one in plan.releases if one.supply.kind != "host"),
         releases=tuple(_release(release) for release in plan.releases),
-        patches=tuple(PatchOrder(release.path, release.patch_set) for release in plan.releases),
+        patches=tuple(PatchOrder(release.path, release.patch_set, release.assertions) for release in plan.releases),
         vocab=_vocabularies(plan),
         weights=tuple(_weights(one) for one in plan.recipes),
         units=units(plan),
@@ -173,6 +173,7 @@ def _release(plan: ReleasePlan) -> Release:
         uv_hashes=tool.hashes,
         log=f"{LOGS}/build-{plan.name}.log",
         tools=TOOLS,
+        overlaps=plan.overlaps,
     )
 
 

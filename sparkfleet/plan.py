@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, SecretStr
 from sparkfleet.agent.errors import HostError
 from sparkfleet.agent.lock_file import parse
 from sparkfleet.agent.patching.shapes import PatchSet
+from sparkfleet.agent.shapes import Assertions, Overlap
 from sparkfleet.agent.wire import encode
 from sparkfleet.catalog.drivers import drivers
 from sparkfleet.catalog.engines import UNPACKED_PER_WHEEL_BYTE, Engine, digest, engine, wheels_size
@@ -72,6 +73,8 @@ class ReleasePlan(_Plain):
     lock: str = Field(repr=False, exclude=True)
     patches: tuple[str, ...]
     patch_set: PatchSet = Field(repr=False, exclude=True)
+    overlaps: tuple[Overlap, ...] = Field(default=(), repr=False, exclude=True)
+    assertions: Assertions = Field(default=Assertions(), repr=False, exclude=True)
     size: int
     wheels_size: int
 
@@ -203,7 +206,7 @@ def _engine_for(chosen: Settings, wanted: Recipe) -> Engine:
 def _release(chosen: Settings, wanted: Engine, supply: Supply) -> ReleasePlan:
     lock = _lock(chosen, wanted)
     patch_set = for_lock(wanted, lock)
-    mark = digest(lock, encode(patch_set), chosen.python)
+    mark = digest(lock, encode(patch_set), chosen.python, wanted.overlaps)
     return ReleasePlan(
         name=f"{wanted.name}-{mark}",
         engine=wanted.name,
@@ -213,6 +216,8 @@ def _release(chosen: Settings, wanted: Engine, supply: Supply) -> ReleasePlan:
         lock=lock,
         patches=wanted.patches,
         patch_set=patch_set,
+        overlaps=tuple(one.order for one in wanted.overlaps),
+        assertions=wanted.assertions.order,
         size=_size(wanted, lock),
         wheels_size=wheels_size(lock),
     )

@@ -13,22 +13,31 @@ import os
 import shutil
 import time
 import zipfile
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from . import lifeline
-from .command import run_logged
+from . import lifeline, overlaps
+from .command import run, run_logged
 from .errors import HostError
 from .lock_file import Pin, find_wheels, parse
 from .names import normal
-from .paths import sha256, sync_directory, write
+from .paths import mark, sha256, sync_directory, write
 from .progress import say
 from .shapes import SCHEMA, Author, Release, ReleaseState
 
 RECEIPT = "release.json"
 
 #: Its parts and what they are; those that may be missing are not looked for.
-_KINDS = {"sealed": bool, "sealed_at": float, "size": int, "distributions": dict, "patched": dict}
+_KINDS = {
+    "sealed": bool,
+    "sealed_at": float,
+    "size": int,
+    "distributions": dict,
+    "patched": dict,
+    "overlaps": dict,
+    "marks": dict,
+}
 
 _NEW = ".new"
 
@@ -87,19 +96,20 @@ def _difference(path: Path, content: dict[str, Any]) -> str:
     """How the release differs from what its receipt says; empty when it does not.
 
     Every installer rewrites a distribution's RECORD, so inode, size and time of the RECORDs show any pip run. Patched
-    files, which no installer knows of, are compared by hash.
+    files, which no installer knows of, are compared by hash, and so are those that several distributions own, except
+    the largest (``overlaps.LARGE``). Until the release is sealed its patches may be on their way.
     """
     site = site_packages(path)
     there = distributions(site)
     if odd := there.keys() ^ content["distributions"].keys():
         return f"{min(odd)} was added or removed after it was built"
-    for name, mark in content["distributions"].items():
-        if there[name] != mark:
+    for name, before in content["distributions"].items():
+        if there[name] != before:
             return f"{name} was changed after it was built"
     for name, digest in content["patched"].items():
         if not (site / name).is_file() or sha256(site / name) != digest:
             return f"the patched file {name} was changed after it was sealed"
-    return ""
+    return overlaps.difference(site, content.get("overlaps", {}), content.get("marks", {})) if content["sealed"] else ""
 
 
 def site_packages(path: Path) -> Path:
@@ -113,8 +123,7 @@ def distributions(site: Path) -> dict[str, list[int]]:
     found = {}
     for entry in os.scandir(site):
         if entry.name.endswith(".dist-info"):
-            status = (site / entry.name / "RECORD").stat()
-            found[entry.name] = [status.st_ino, status.st_size, status.st_mtime_ns]
+            found[entry.name] = mark(site / entry.name / "RECORD")
     return found
 
 
@@ -180,8 +189,9 @@ def apply(order: Release, author: Author) -> None:
         _build(order, new, uv)
         _assert_room_left(new)
         _assert_versions(new, pins)
+        fought = _settle_overlaps(order, new, wheels)
         say("writing to disk")
-        remember(new, _receipt(order, new))
+        remember(new, _receipt(order, new, fought))
     except BaseException as error:
         clear(new)
         raise _explained(error, order) from None
@@ -212,9 +222,28 @@ def _build(order: Release, place: Path, uv: Path) -> None:
     venv = ("--allow-existing", "--relocatable", "--python", order.python, str(place))
     run_logged((str(uv), "venv", *common, *venv), log, environment)
     from_wheelhouse = ("--no-index", "--find-links", order.wheelhouse, "--require-hashes", "--no-deps")
-    target = ("--python", str(place / "bin" / "python"), "--compile-bytecode", "-r", str(lock))
+    target: tuple[str, ...] = ("--python", str(place / "bin" / "python"), "--compile-bytecode", "-r", str(lock))
+    if order.platform:
+        target = ("--python-platform", order.platform, *target)
     run_logged((str(uv), "pip", "install", *common, *from_wheelhouse, *target), log, environment, watch=_tell)
     shutil.rmtree(cache)
+
+
+def _settle_overlaps(order: Release, place: Path, wheels: Mapping[str, Path]) -> dict[str, str]:
+    """Have the winner's bytes in every file that several distributions own; SHA-256 of those by path."""
+    site = site_packages(place)
+    laid = overlaps.resolve(site, order.overlaps, wheels)
+    compile_bytecode(place, laid)
+    fought = overlaps.verify(site, order.overlaps)
+    if fought:
+        say(f"{len(fought)} files with several owners are their winner's, {len(laid)} of them laid down again")
+    return fought
+
+
+def compile_bytecode(place: Path, names: Iterable[str]) -> None:
+    """Byte-compile files of a release anew: the units' user cannot write there."""
+    if sources := [str(site_packages(place) / name) for name in names if name.endswith(".py")]:
+        run((str(place / "bin" / "python"), "-I", "-m", "py_compile", *sources))
 
 
 def _tell(line: str) -> None:
@@ -222,7 +251,8 @@ def _tell(line: str) -> None:
         say(line)
 
 
-def _receipt(order: Release, path: Path) -> dict[str, Any]:
+def _receipt(order: Release, path: Path, fought: Mapping[str, str]) -> dict[str, Any]:
+    site = site_packages(path)
     return {
         "schema": SCHEMA,
         "name": order.name,
@@ -231,8 +261,11 @@ def _receipt(order: Release, path: Path) -> dict[str, Any]:
         "python": order.python,
         "built_at": round(time.time(), 3),
         "sealed": False,
-        "distributions": distributions(site_packages(path)),
+        "platform": order.platform,
+        "distributions": distributions(site),
         "patched": {},
+        "overlaps": fought,
+        "marks": overlaps.marks(site, fought),
         "size": _size(path),
     }
 

@@ -5,28 +5,29 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from . import patching, receipt
-from .command import run
+from . import assertions, patching, receipt
 from .errors import HostError
 from .patching.shapes import SETTLED, PatchSet
 from .paths import sha256
 from .progress import say
-from .release import beside, distributions, read, remember, site_packages, state, take_place
-from .shapes import Author
+from .release import beside, compile_bytecode, distributions, read, remember, site_packages, state, take_place
+from .shapes import Assertions, Author
 
 
 @dataclass(frozen=True)
 class PatchOrder:
-    """The patch set of a built release; applied whole, after which the release is sealed."""
+    """The patch set of a built release; applied whole, after which it is held to ``assertions`` and sealed."""
 
     release: str
     patch_set: PatchSet
+    assertions: Assertions
 
 
 def apply(order: PatchOrder, author: Author) -> None:
     """Patch and seal ``order``'s release; nothing is done to one that is sealed.
 
-    Raises HostError naming the patches that cannot be applied or do not do what they should; no file is patched then.
+    Raises HostError naming the patches that cannot be applied or do not do what they should (no file is patched then),
+    or what the release is not that it must be.
     """
     path = Path(order.release)
     if state(path).sealed:
@@ -34,15 +35,15 @@ def apply(order: PatchOrder, author: Author) -> None:
     new = beside(path)
     content = read(new)
     if content["sealed"] is not True:
-        _seal(new, content, order.patch_set)
+        _seal(new, content, order)
     take_place(path)
     receipt.record(author, release={key: content[key] for key in ("name", "engine", "digest")})
     say(f"sealed {path}")
 
 
-def _seal(new: Path, content: dict[str, Any], patch_set: PatchSet) -> None:
+def _seal(new: Path, content: dict[str, Any], order: PatchOrder) -> None:
     site = site_packages(new)
-    report = patching.apply(site, patch_set)
+    report = patching.apply(site, order.patch_set)
     if not report.converged:
         raise HostError(
             f"{content['name']}: the patch set is not applied. {'; '.join(_obstacles(report))}. Nothing was switched."
@@ -51,8 +52,10 @@ def _seal(new: Path, content: dict[str, Any], patch_set: PatchSet) -> None:
     for row in applied:
         say(f"{row.patch} on {row.target or row.distribution}")
     patched = sorted({row.target for row in applied if row.target})
-    if patched:  # byte-compiled like the rest: the units' user cannot write there
-        run((str(new / "bin" / "python"), "-m", "py_compile", *(str(site / name) for name in patched)))
+    compile_bytecode(new, patched)
+    assertions.check(new, site, order.assertions, foreign=bool(content.get("platform")))
+    for part in ("overlaps", "marks"):  # of a file that is patched, the patched form counts
+        content[part] = {name: value for name, value in content.get(part, {}).items() if name not in patched}
     content["patched"] = {name: sha256(site / name) for name in patched}
     content["patches"] = {f"{row.patch} {row.target}".strip(): row.state for row in report.rows}
     content["distributions"] = distributions(site)

@@ -75,7 +75,8 @@ class Release:
     """An engine to be built in ``path`` from a hash-locked wheelhouse on the host.
 
     ``python`` is the minor version to build with ("3.12"); ``lock`` the requirements text with every hash;
-    ``uv`` the version of uv in the wheelhouse; ``uv_hashes`` the SHA-256 of its wheels.
+    ``uv`` the version of uv in the wheelhouse; ``uv_hashes`` the SHA-256 of its wheels. ``platform``: the machine that
+    the wheels are for, as uv names it, when it is not this one (then nothing of the release can be run here).
     """
 
     name: str
@@ -89,6 +90,8 @@ class Release:
     uv_hashes: tuple[str, ...]
     log: str
     tools: str
+    overlaps: tuple[Overlap, ...] = ()
+    platform: str = ""
 
 
 @dataclass(frozen=True)

@@ -79,6 +79,21 @@ class Overlap(_Strict):
         return shapes.Overlap(self.winner, self.loser)
 
 
+class Assertions(_Strict):
+    """What must hold of a release before it is sealed, told without a GPU; versions always equal the lock.
+
+    ``cuda``: CUDA major of torch and of vLLM's own libraries. ``imports``: modules that need no device.
+    """
+
+    cuda: int | None = None
+    imports: tuple[str, ...] = ()
+
+    @property
+    def order(self) -> shapes.Assertions:
+        """As the agent takes it."""
+        return shapes.Assertions(self.cuda, self.imports)
+
+
 class Engine(_Strict):
     """One engine. Without ``pins``, its lock is made by something else than ``sparkfleet lock``."""
 
@@ -90,6 +105,7 @@ class Engine(_Strict):
     pins: Mapping[Name, Exact] = Field(default={}, description="what decides the engine; the lock holds the rest")
     sources: tuple[Source, ...] = ()
     overlaps: tuple[Overlap, ...] = ()
+    assertions: Assertions = Assertions()
     driver_minimum: str | None = Field(default=None, pattern=r"^\d+(\.\d+)+$", description="of the CUDA it brings")
     harmony: Literal["openai-harmony", "oss-harmony"] | None = Field(
         default=None, description="which library renders gpt-oss: the first wants vocabulary files, the other has them"
@@ -176,7 +192,7 @@ def wheels_size(lock: str) -> int:
     return sum(wheels(lock).values())
 
 
-def digest(lock: str, patches: str, python: str) -> str:
-    """What makes a release what it is: lock, patch set and Python version, as 12 hexadecimal digits."""
-    whole = "\0".join((lock, patches, python))
+def digest(lock: str, patches: str, python: str, overlaps: tuple[Overlap, ...] = ()) -> str:
+    """What makes a release what it is: lock, patch set, Python version, who wins what; 12 hexadecimal digits."""
+    whole = "\0".join((lock, patches, python, *(f"{one.winner} over {one.loser}" for one in overlaps)))
     return sha256(whole.encode()).hexdigest()[:12]
