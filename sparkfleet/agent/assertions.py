@@ -17,11 +17,19 @@ from .errors import HostError
 from .progress import say
 from .shapes import Assertions
 
-#: Seconds for one import: from a cold disk the libraries of torch alone are gigabytes.
-TIMEOUT = 300.0
+#: Seconds for all imports: from a cold disk the libraries of torch alone are gigabytes.
+TIMEOUT = 600.0
 
 #: Who imports: an account that owns nothing and can write nowhere, so what it can import, every unit's user can.
 NOBODY = "nobody"
+
+_BEGUN = "sparkfleet-import: "
+_PROGRAM = f"""
+import importlib, sys
+for name in sys.argv[1:]:
+    print("{_BEGUN}" + name, flush=True)
+    importlib.import_module(name)
+"""
 
 
 def check(release: Path, site: Path, wanted: Assertions, foreign: bool = False) -> None:
@@ -33,7 +41,7 @@ def check(release: Path, site: Path, wanted: Assertions, foreign: bool = False) 
     if wanted.imports and foreign:
         say(f"not tried, the release is for another kind of machine: import {', '.join(wanted.imports)}")
     else:
-        wrong += [reason for module in wanted.imports if (reason := _import(release, module))]
+        wrong += _imports(release, wanted.imports) if wanted.imports else []
     if wrong:
         raise HostError(f"{release}: it is not what its engine must be. {'; '.join(wrong)}. Nothing was switched.")
 
@@ -77,9 +85,25 @@ def libcudart(package: Path) -> dict[str, int]:
     return found
 
 
-def _import(release: Path, module: str) -> str:
-    """Why ``module`` cannot be imported by the release's Python; empty when it can."""
+def _imports(release: Path, modules: tuple[str, ...]) -> list[str]:
+    """Why one of ``modules`` cannot be imported by the release's Python; empty when all can, one after the other."""
     began = time.monotonic()
+    try:
+        done = _as_nobody((str(release / "bin" / "python"), "-I", "-c", _PROGRAM, *modules))
+    except subprocess.TimeoutExpired:
+        return [f"`import {', '.join(modules)}` did not end within {TIMEOUT:.0f} s"]
+    except OSError as error:
+        return [f"the release's python cannot be run: {error.strerror or error}"]
+    if done.returncode == 0:
+        say(f"import {', '.join(modules)}: {time.monotonic() - began:.1f} s")
+        return []
+    begun = [line.removeprefix(_BEGUN) for line in done.stdout.splitlines() if line.startswith(_BEGUN)]
+    said = [line.strip() for line in done.stderr.splitlines() if line.strip()]
+    reason = said[-1][:300] if said else f"exit status {done.returncode}"
+    return [f"`import {begun[-1]}` failed: {reason}" if begun else f"the release's python fails: {reason}"]
+
+
+def _as_nobody(argv: tuple[str, ...]) -> "subprocess.CompletedProcess[str]":
     account = pwd.getpwnam(NOBODY)
     with tempfile.TemporaryDirectory(prefix="sparkfleet-import-") as home:
         # Some packages make a cache at import; what they find there must not be what another run left.
@@ -93,25 +117,15 @@ def _import(release: Path, module: str) -> str:
             "VLLM_NO_USAGE_STATS": "1",
             "HF_HUB_OFFLINE": "1",
         }
-        try:
-            done = subprocess.run(
-                (str(release / "bin" / "python"), "-I", "-c", f"import {module}"),
-                stdin=subprocess.DEVNULL,
-                capture_output=True,
-                timeout=TIMEOUT,
-                env=environment,
-                cwd=home,
-                errors="replace",
-                user=account.pw_uid,
-                group=account.pw_gid,
-                extra_groups=(),
-            )
-        except subprocess.TimeoutExpired:
-            return f"`import {module}` did not end within {TIMEOUT:.0f} s"
-        except OSError as error:
-            return f"`import {module}`: the release's python cannot be run: {error.strerror or error}"
-    if done.returncode == 0:
-        say(f"import {module}: {time.monotonic() - began:.1f} s")
-        return ""
-    said = [line.strip() for line in (done.stderr or done.stdout).splitlines() if line.strip()]
-    return f"`import {module}` failed: {said[-1][:300] if said else f'exit status {done.returncode}'}"
+        return subprocess.run(
+            argv,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=TIMEOUT,
+            env=environment,
+            cwd=home,
+            errors="replace",
+            user=account.pw_uid,
+            group=account.pw_gid,
+            extra_groups=(),
+        )
