@@ -1,0 +1,53 @@
+"""Hosts are compared: what should be alike and is not, what should differ and does not."""
+
+from typing import Any
+
+from sparkfleet.agent.shapes import SCHEMA, Finding, Observed
+from sparkfleet.fleet import parity, verdict
+from tests.unit.builders import machine
+
+
+def seen(*findings: Finding, **changes: Any) -> Observed:
+    return Observed(SCHEMA, "", machine(**changes), findings, None, None)
+
+
+def finding(severity: Any) -> Finding:
+    return Finding("rule", severity, "what", "remedy")
+
+
+def test_the_verdict_is_the_worst_finding() -> None:
+    assert verdict(seen()) == "ready"
+    assert verdict(seen(finding("info"))) == "ready"
+    assert verdict(seen(finding("info"), finding("warn"))) == "ready with warnings"
+    assert verdict(seen(finding("warn"), finding("stop"))) == "blocked"
+    assert verdict(None, "sudo wants a password") == verdict(seen(), "no wheels") == "blocked"
+
+
+def test_hosts_that_are_alike_and_are_not_twins() -> None:
+    fleet = {
+        "a": seen(system__machine_id="1", system__host_key="1"),
+        "b": seen(system__machine_id="2", system__host_key="2"),
+        "c": seen(system__machine_id=None, system__host_key=None, release__ota=None),
+    }
+    assert parity(fleet, {"r": {"a": "x-1", "b": "x-1"}}) == ()
+    assert parity({}, {}) == ()
+
+
+def test_each_difference_is_told_with_its_hosts() -> None:
+    fleet = {
+        "a": seen(system__machine_id="1", system__host_key="1"),
+        "b": seen(system__machine_id="1", system__host_key="2", gpu__driver="580.173.02", release__ota="7.4.0"),
+        "c": seen(system__machine_id="3", system__host_key="2", kernel__running="6.17.0-1021-nvidia"),
+    }
+    found = {one.rule: one.what for one in parity(fleet, {"r": {"a": "x-1", "c": "x-2"}})}
+    assert set(found) == {
+        "unequal-driver",
+        "unequal-kernel",
+        "unequal-dgx-os",
+        "unequal-engine",
+        "one-machine-id",
+        "one-ssh-host-key",
+    }
+    assert found["unequal-driver"] == "driver differs: 580.142 on a, c; 580.173.02 on b"
+    assert found["unequal-engine"] == "engine of r differs: x-1 on a; x-2 on c"
+    assert found["one-machine-id"].startswith("a, b have one machine-id")
