@@ -14,8 +14,9 @@ def environment(source: Source) -> dict[str, dict[str, Any]]:
     """Each variable with ``type`` (``bool``, ``int``, ``float``, ``str``, or None where the source does not say).
 
     ``choices`` are those that vLLM itself checks, ``case`` is there (``any``) when it does so without regard to case,
-    ``many`` when the value is a list with commas. ``deprecated``: what vLLM says instead of it. Raises UserError when
-    the module has no table of variables.
+    ``many`` when the value is a list with commas. ``deprecated``: what vLLM says instead of it. ``true``: the only
+    words that switch a ``bool`` on, where it is not read as a number. Raises UserError when the module has no table of
+    variables.
     """
     table = _table(source)
     types = _types(source)
@@ -23,7 +24,8 @@ def environment(source: Source) -> dict[str, dict[str, Any]]:
     for key, value in zip(table.keys, table.values, strict=True):
         if not isinstance(key, ast.Constant):
             raise UserError(f"vllm/envs.py:{value.lineno}: a variable without a plain name; this reader is too old.")
-        found[str(key.value)] = {"type": _type(types.get(str(key.value)), value)} | _checked(value)
+        kind = _type(types.get(str(key.value)), value)
+        found[str(key.value)] = {"type": kind} | _checked(value) | (_truths(value) if kind == "bool" else {})
     return found
 
 
@@ -77,6 +79,16 @@ def _checked(getter: ast.expr) -> dict[str, Any]:
         elif name == "deprecated_env":
             found["deprecated"] = _literal(_argument(call, 2, "replacement")) or "deprecated"
     return found
+
+
+def _truths(getter: ast.expr) -> dict[str, list[str]]:
+    """``os.getenv("X", "0") == "1"`` or ``in ("1", "true")``: any other value is off, and nothing says so."""
+    words: set[str] = set()
+    for node in ast.walk(getter):
+        if isinstance(node, ast.Compare) and isinstance(node.ops[0], ast.Eq | ast.In) and "env" in ast.unparse(node.left):
+            value = _literal(node.comparators[0])
+            words |= {value} if isinstance(value, str) else set(value or ())
+    return {"true": sorted(words)} if words else {}
 
 
 def _argument(call: ast.Call, place: int, name: str) -> ast.expr | None:

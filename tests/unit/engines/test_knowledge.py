@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     VLLM_RATIO: float = 0.5
     VLLM_LEVEL: Literal["low", "high"] = "low"
     VLLM_PLUGINS: list[str] | None = None
+    VLLM_WORD: bool = False
+    VLLM_ONE: bool = False
 environment_variables: dict[str, Any] = {
     "VLLM_PORT": get_vllm_port,
     "VLLM_FAST": lambda: bool(int(os.getenv("VLLM_FAST", "0"))),
@@ -26,6 +28,8 @@ environment_variables: dict[str, Any] = {
     "VLLM_OLD": deprecated_env("VLLM_OLD", "v9", "Use --new.", env_with_choices("VLLM_OLD", None, ["b", "a"])),
     "VLLM_TOOLS": env_set_with_choices("VLLM_TOOLS", default=[], choices=["x", "y"]),
     "VLLM_LATE": env_with_choices("VLLM_LATE", None, lambda: later()),
+    "VLLM_WORD": lambda: os.getenv("VLLM_WORD", "False").strip().lower() in ("true", "1"),
+    "VLLM_ONE": lambda: os.environ.get("VLLM_ONE", "0") == "1",
     "MAX_JOBS": lambda: os.getenv("MAX_JOBS", None),
     "UNDECLARED": lambda: int(os.getenv("UNDECLARED", "1")),
 }
@@ -183,6 +187,8 @@ def test_environment(site: Path) -> None:
         "VLLM_OLD": {"type": None, "choices": ["a", "b"], "deprecated": "Use --new."},
         "VLLM_TOOLS": {"type": None, "choices": ["x", "y"], "many": True},
         "VLLM_LATE": {"type": None},
+        "VLLM_WORD": {"type": "bool", "true": ["1", "true"]},
+        "VLLM_ONE": {"type": "bool", "true": ["1"]},
         "MAX_JOBS": {"type": None},
         "UNDECLARED": {"type": "int"},
     }
