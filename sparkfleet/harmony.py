@@ -3,6 +3,8 @@
 openai-harmony fetches its vocabulary from the internet when it is used first; oss-harmony has it in itself.
 """
 
+from collections.abc import Mapping
+
 from sparkfleet.catalog.engines import Engine
 from sparkfleet.catalog.recipes import Recipe
 from sparkfleet.errors import UserError
@@ -35,16 +37,21 @@ def environment(recipe: Recipe, engine: Engine) -> dict[str, str]:
     Raises UserError for a variable that leads the library where they are not.
     """
     given = recipe.on(engine.name).environment
+    for name, why in misleading(recipe, engine, given).items():
+        raise UserError(f"recipe {recipe.name}: environment: {name}={given[name]}: {why} Take it out of the recipe.")
+    return {**(_CACHES if vocabularies(recipe, engine) else {}), **given}
+
+
+def misleading(recipe: Recipe, engine: Engine, given: Mapping[str, str]) -> dict[str, str]:
+    """Those variables of ``given`` that lead the library where the vocabularies are not, and why that is so."""
     ours = _CACHES if vocabularies(recipe, engine) else {}
     right = {**ours, _BASE: DIRECTORY} if ours else {}
     checked = {_BASE: "", **ours} if engine.harmony else ours
-    for name, value in given.items():
-        if name in checked and value != right.get(name):
-            raise UserError(
-                f"recipe {recipe.name}: environment: {name}={value}: {_why(name, engine, bool(ours))} Take it "
-                f"out of the recipe."
-            )
-    return {**ours, **given}
+    return {
+        name: _why(name, engine, bool(ours))
+        for name, value in given.items()
+        if name in checked and value != right.get(name)
+    }
 
 
 def _why(name: str, engine: Engine, laid_down: bool) -> str:

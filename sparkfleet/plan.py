@@ -16,10 +16,12 @@ from sparkfleet.agent.shapes import Assertions, Overlap
 from sparkfleet.agent.wire import encode
 from sparkfleet.catalog.drivers import drivers
 from sparkfleet.catalog.engines import UNPACKED_PER_WHEEL_BYTE, Engine, digest, engine, wheels_size
-from sparkfleet.catalog.overrides import overridden
+from sparkfleet.catalog.overrides import Overrides, overridden
 from sparkfleet.catalog.recipes import FlagValue, Recipe, Serving, path_of, recipe
 from sparkfleet.errors import UserError
 from sparkfleet.harmony import environment, vocabularies
+from sparkfleet.lint.check import Served, check_host
+from sparkfleet.lint.findings import Unfit
 from sparkfleet.patchset import for_lock
 from sparkfleet.settings import Settings, settings
 
@@ -107,6 +109,7 @@ class HostPlan(_Plain):
     """Everything that should be true on one host. ``memory`` is what it must have, in bytes.
 
     ``vocabularies``: names of those its recipes need, to be had from ``vocabularies_from`` if that is set.
+    ``warnings``: what ``sparkfleet lint`` says of its recipes.
     """
 
     host: str
@@ -119,6 +122,7 @@ class HostPlan(_Plain):
     vocabularies_from: str | None
     rollback_to: str | None
     keep_releases: int
+    warnings: tuple[str, ...]
     releases: tuple[ReleasePlan, ...]
     recipes: tuple[RecipePlan, ...]
 
@@ -130,11 +134,13 @@ def plan_host(host: str, data: Mapping[str, object]) -> HostPlan:
         if twice := [name for name, times in Counter(chosen.recipes).items() if times > 1]:
             raise UserError(f"recipes: {', '.join(twice)} is named twice.")
         recipes = _recipes(chosen)
-        _check_ports(recipes)
         wanted = {one.name: _engine_for(chosen, one) for one in recipes}
+        warnings = _lint(host, chosen, recipes, wanted)
         supply = _supply(host, chosen)
         releases = {name: _release(chosen, one, supply) for name, one in wanted.items()}
         environments = {one.name: environment(one, wanted[one.name]) for one in recipes}
+    except Unfit:
+        raise
     except UserError as error:
         raise UserError(f"{host}: {error}") from None
     need = sum(one.memory.total for one in recipes)
@@ -150,13 +156,31 @@ def plan_host(host: str, data: Mapping[str, object]) -> HostPlan:
         vocabularies_from=chosen.vocabularies,
         rollback_to=chosen.rollback_to,
         keep_releases=chosen.keep_releases,
+        warnings=warnings,
         releases=tuple({release.name: release for release in releases.values()}.values()),
         recipes=tuple(_recipe(chosen, one, releases[one.name], environments[one.name]) for one in recipes),
     )
 
 
+def _lint(host: str, chosen: Settings, recipes: Iterable[Recipe], engines: Mapping[str, Engine]) -> tuple[str, ...]:
+    """What ``sparkfleet lint`` warns of. Raises Unfit with the errors that it finds."""
+    own, none = _own(chosen), Overrides()
+    served = [
+        Served(one, path_of(one.name, own), engines[one.name], chosen.recipe_overrides.get(one.name, none))
+        for one in recipes
+    ]
+    findings = check_host(host, served)
+    if errors := [one for one in findings if one.counts]:
+        raise Unfit(host, errors)
+    return tuple(str(one) for one in findings if not one.waived)
+
+
+def _own(chosen: Settings) -> Path | None:
+    return Path(chosen.recipe_directory) if chosen.recipe_directory else None
+
+
 def _recipes(chosen: Settings) -> list[Recipe]:
-    own = Path(chosen.recipe_directory) if chosen.recipe_directory else None
+    own = _own(chosen)
     if own and not own.is_dir():
         raise UserError(f"recipe_directory: {own} is no directory on this machine.")
     for name in chosen.recipe_overrides:
@@ -279,10 +303,3 @@ def _flag(name: str, value: FlagValue) -> str:
     if isinstance(value, dict):
         return f"--{name}={json.dumps(value, separators=(',', ':'))}"
     return f"--{name}={value}"
-
-
-def _check_ports(recipes: list[Recipe]) -> None:
-    for port, times in Counter(one.port for one in recipes).items():
-        if times > 1:
-            names = ", ".join(one.name for one in recipes if one.port == port)
-            raise UserError(f"port {port} is wanted by {names}; give a host only one of them.")

@@ -4,13 +4,14 @@ import atexit
 import sys
 from collections.abc import Callable
 
-from pyinfra import host, state
+from pyinfra import host, logger, state
 from pyinfra.api.exceptions import PyinfraError
 from pyinfra_cli.exceptions import CliError
 
 from roles._lib import report
 from roles._lib.facts import Run, all_runs, begin
 from sparkfleet.errors import UserError
+from sparkfleet.lint.findings import Finding, Unfit
 from sparkfleet.plan import HostPlan, check_suppliers, plan_host
 
 
@@ -40,13 +41,18 @@ def observed(at_end: Callable[[list[str]], None] = report.outcome, may_settle: b
 def _plan_all() -> None:
     if "--no-wait" in sys.argv:
         raise Refused("--no-wait: pyinfra then ends with status 0 when a host fails. Run without it.")
-    troubles = []
+    troubles: list[str] = []
+    unfit: dict[Finding, list[str]] = {}  # the same recipe on many hosts is spoken of once
     plans = {}
     for one in filter(state.is_host_in_limit, state.inventory):
         try:
             plans[one.name] = plan_host(one.name, one.data.dict())
+        except Unfit as error:
+            for finding in error.findings:
+                unfit.setdefault(finding, []).append(one.name)
         except UserError as error:
             troubles.append(str(error))
+    troubles += [f"{_named(hosts)}: {finding}" for finding, hosts in unfit.items()]
     if not troubles:
         try:
             check_suppliers(plans.values(), [one.name for one in state.inventory])
@@ -54,7 +60,13 @@ def _plan_all() -> None:
             troubles.append(str(error))
     if troubles:
         raise Refused("\n".join(troubles))
+    for warning in dict.fromkeys(warning for plan in plans.values() for warning in plan.warnings):
+        logger.warning(warning)
     _plans.update(plans)
+
+
+def _named(hosts: list[str]) -> str:
+    return ", ".join(hosts[:3]) + (f" and {len(hosts) - 3} more" if len(hosts) > 3 else "")
 
 
 def is_dry() -> bool:

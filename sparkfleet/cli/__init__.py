@@ -13,6 +13,7 @@ import click
 COMMANDS = {
     "import": "A recipe of spark-vllm-docker or sparkrun as one of ours.",
     "lab": "Throw-away Sparks on this machine.",
+    "lint": "Recipes checked against what their engines really accept.",
     "lock": "Which files an engine is, made from its pins; or check that the committed ones are these.",
     "patches": "State of the SM121 patch set in any site-packages directory; apply, revert.",
     "plan": "What a deploy would make true on each host of an inventory.",

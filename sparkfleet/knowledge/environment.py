@@ -85,7 +85,11 @@ def _truths(getter: ast.expr) -> dict[str, list[str]]:
     """``os.getenv("X", "0") == "1"`` or ``in ("1", "true")``: any other value is off, and nothing says so."""
     words: set[str] = set()
     for node in ast.walk(getter):
-        if isinstance(node, ast.Compare) and isinstance(node.ops[0], ast.Eq | ast.In) and "env" in ast.unparse(node.left):
+        if (
+            isinstance(node, ast.Compare)
+            and isinstance(node.ops[0], ast.Eq | ast.In)
+            and "env" in ast.unparse(node.left)
+        ):
             value = _literal(node.comparators[0])
             words |= {value} if isinstance(value, str) else set(value or ())
     return {"true": sorted(words)} if words else {}

@@ -35,7 +35,7 @@ def test_the_command_serves_on_loopback_only(lock: str) -> None:
     ("data", "message"),
     [
         ({"recipes": ["tiny-lama"]}, "spark-7d19: recipe 'tiny-lama' is not in"),
-        ({"recipes": ["tiny-llama", "tiny-zeros"]}, "port 8000 is wanted by tiny-llama, tiny-zeros"),
+        ({"recipes": ["tiny-llama", "tiny-zeros"]}, "Port 8000 is wanted by tiny-llama and tiny-zeros on one host"),
         ({"engine": "vllm-9"}, "engine 'vllm-9' is not in"),
         ({"recipe_directory": "/nowhere"}, "recipe_directory: /nowhere is no directory on this machine"),
         ({"recipe_overrides": {"tiny-lama": {"port": 8001}}}, "recipe 'tiny-lama' is not in"),
