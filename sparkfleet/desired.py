@@ -31,6 +31,7 @@ from sparkfleet.catalog.drivers import drivers
 from sparkfleet.catalog.engines import engine, uv
 from sparkfleet.catalog.issues import rules
 from sparkfleet.catalog.vocabularies import catalog
+from sparkfleet.expectations import expectation
 from sparkfleet.harmony import DIRECTORY
 from sparkfleet.plan import (
     CACHES,
@@ -100,7 +101,7 @@ def desired(plan: HostPlan, limits: TextFile, units: Callable[[HostPlan], tuple[
         vocab=_vocabularies(plan),
         weights=tuple(_weights(one) for one in plan.recipes),
         units=units(plan),
-        expectations=tuple(_expectation(one) for one in plan.recipes),
+        expectations=tuple(expectation(one) for one in plan.recipes),
     )
 
 
@@ -192,15 +193,3 @@ def _wheels(plan: ReleasePlan) -> WheelsOrder:
 def _weights(plan: RecipePlan) -> Weights:
     files = tuple(WeightFile(file.name, file.size, file.sha256) for file in plan.recipe.model.files)
     return Weights(plan.recipe.model.name, plan.model_path, plan.model_source, files)
-
-
-def _expectation(plan: RecipePlan) -> Expectation:
-    canary = plan.recipe.canary
-    return Expectation(
-        recipe=plan.name,
-        unit=plan.unit,
-        port=plan.port,
-        model=plan.recipe.served_as,
-        question=canary.question,
-        max_tokens=canary.max_tokens,
-    )

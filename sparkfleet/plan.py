@@ -69,6 +69,7 @@ class ReleasePlan(_Plain):
 
     name: str
     engine: str
+    gpu: bool
     digest: str
     python: str
     supply: Supply
@@ -97,6 +98,8 @@ class RecipePlan(_Plain):
     recipe: Recipe = Field(repr=False, exclude=True)
     name: str
     unit: str
+    engine: str
+    gpu: bool
     release: str
     model_path: str
     model_source: str
@@ -234,6 +237,7 @@ def _release(chosen: Settings, wanted: Engine, supply: Supply) -> ReleasePlan:
     return ReleasePlan(
         name=f"{wanted.name}-{mark}",
         engine=wanted.name,
+        gpu=wanted.gpu,
         digest=mark,
         python=chosen.python,
         supply=supply,
@@ -282,6 +286,8 @@ def _recipe(chosen: Settings, wanted: Recipe, release: ReleasePlan, variables: d
         recipe=wanted,
         name=wanted.name,
         unit=f"vllm-{wanted.name}.service",
+        engine=release.engine,
+        gpu=release.gpu,
         release=release.name,
         model_path=model_path,
         model_source=f"{chosen.models}/{wanted.model.name}",

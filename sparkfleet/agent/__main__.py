@@ -123,9 +123,10 @@ def _served() -> int:
 
 
 def _ready(port: str, model: str, pid: str) -> int:
-    from .serving import wait_until_ready
+    from .serving import Engine, wait_until_ready
 
-    wait_until_ready(int(port), model, int(pid))
+    key = os.environ.get("VLLM_API_KEY", "")  # of the unit's environment, as the engine has it
+    wait_until_ready(Engine(int(port), key), model, int(pid))
     return 0
 
 

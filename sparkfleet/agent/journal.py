@@ -27,6 +27,17 @@ def decisive(unit: str, since: float, most: int = 8) -> list[str]:
         return []
 
 
+def of_start(invocation: str) -> list[str]:
+    """Every line of one start of a unit; none where the journal does not answer."""
+    if not invocation:
+        return []
+    which = (f"_SYSTEMD_INVOCATION_ID={invocation}", "--output=cat", "--no-pager", "--quiet")
+    try:
+        return [re.sub(r"\x1b\[[0-9;]*m", "", line).rstrip() for line in run(("journalctl", *which)).splitlines()]
+    except HostError:
+        return []
+
+
 def pick(lines: list[str], most: int) -> list[str]:
     """The decisive ones among ``lines``, each once, in order."""
     plain = [re.sub(r"\x1b\[[0-9;]*m", "", line).rstrip() for line in lines]

@@ -185,15 +185,62 @@ class Unit:
 
 
 @dataclass(frozen=True)
+class Prompt:
+    """Something to ask at temperature 0. ``expect``: a regular expression that the answer must contain, or empty."""
+
+    name: str
+    ask: str
+    system: str
+    expect: str
+    max_tokens: int
+    stream: bool
+
+
+@dataclass(frozen=True)
+class JournalRule:
+    """A regular expression that a line of a start's journal must match (``required``), or that none may.
+
+    ``meaning``: what it says when that is not so, and what to do.
+    """
+
+    pattern: str
+    required: bool
+    meaning: str
+
+
+@dataclass(frozen=True)
+class Speed:
+    """Decode speed of one stream, tokens a second. Below ``floor`` it is a failure, ``causes`` in order of likelihood;
+    near ``ceiling``, what memory bandwidth allows, nothing is left to gain. 0: there is no such figure. ``spark``: the
+    figures are of a Spark, other machines are not judged by them.
+    """
+
+    tokens: int
+    spark: bool = True
+    floor: float = 0.0
+    ceiling: float = 0.0
+    causes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
 class Expectation:
-    """What a served model must answer. ``model`` is the id that ``/v1/models`` must name."""
+    """What must be true of a served model.
+
+    ``model`` is the id that ``/v1/models`` must name, ``context`` its tokens (0: not looked at); ``command`` and
+    ``environment`` are what the engine's process must have been started with, ``parser`` is its reasoning parser.
+    """
 
     recipe: str
     unit: str
     port: int
     model: str
-    question: str
-    max_tokens: int
+    context: int
+    command: tuple[str, ...]
+    environment: dict[str, str]
+    parser: str
+    journal: tuple[JournalRule, ...]
+    prompts: tuple[Prompt, ...]
+    speed: Speed
 
 
 @dataclass(frozen=True)
@@ -444,7 +491,10 @@ class UnitState:
 
 @dataclass(frozen=True)
 class Verified:
-    """The last verification of a recipe, bound to one start of its unit by ``invocation``."""
+    """The last verification of a recipe, bound to one start of its unit by ``invocation``.
+
+    ``tokens_per_second``: decode speed of one stream. ``note``: what it means, or why it was not judged.
+    """
 
     recipe: str
     invocation: str
@@ -454,6 +504,7 @@ class Verified:
     answer: str
     tokens_per_second: float
     at: float
+    note: str = ""
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 import time
 from pathlib import Path
 
-from . import generations, receipt, release, serving, units
+from . import generations, proof, receipt, release, units
 from .errors import HostError
 from .progress import say
 from .shapes import Author, RollbackOrder, Served
@@ -46,8 +46,8 @@ def restore(chosen: Served, author: Author) -> None:
             raise HostError(f"release {found.name}: it cannot be gone back to, {found.problem or 'it is not sealed'}.")
     units.change(tuple(kept), tuple(name for name in generations.current() if name not in chosen.units), author)
     for expectation in chosen.expectations:
-        outcome = serving.verify(expectation)
-        serving.remember(outcome, author)
+        outcome = proof.verify(expectation)
+        proof.remember(outcome, author)
         if not outcome.passed:
             raise HostError(f"{expectation.recipe}: {outcome.reason}")
     generations.remember_served(author, chosen.expectations, round(time.time(), 1))

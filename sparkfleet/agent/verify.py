@@ -2,7 +2,7 @@
 
 import time
 
-from . import generations, serving, switch
+from . import generations, proof, switch
 from .progress import say
 from .shapes import Author, VerifyOrder
 
@@ -14,10 +14,11 @@ def apply(order: VerifyOrder, author: Author) -> None:
     """
     failed = []
     for expectation in order.expectations:
-        outcome = serving.verify(expectation)
-        serving.remember(outcome, author)
+        outcome = proof.verify(expectation)
+        proof.remember(outcome, author)
         if outcome.passed:
-            say(f"{expectation.recipe}: verified, {outcome.tokens_per_second:.1f} tok/s: {outcome.answer[:60]!r}")
+            note = f", {outcome.note}" if outcome.note else ""
+            say(f"{expectation.recipe}: verified, {outcome.tokens_per_second:.1f} tok/s{note}")
         else:
             failed.append(f"{expectation.recipe}: {outcome.reason}")
     if failed:

@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, JsonValue, StringConstraints, model_validator
 
+from sparkfleet.catalog.proof import Canary
 from sparkfleet.catalog.yaml import CATALOG, read
 from sparkfleet.errors import UserError
 
@@ -25,9 +26,6 @@ NOT_SHOWN = "none on GB10"
 """How ``evidence`` begins where nobody has shown a recipe on a Spark."""
 
 UNPINNED = "unpinned"
-
-FORBIDDEN = ("Unknown vLLM environment variable detected", "Estimated CUDA graph memory: -")
-"""In no good journal: a variable the engine does not hear, and a profiler whose KV budget is then far too large."""
 
 #: Text that becomes part of a unit or environment file, where a line break would begin another setting.
 Line = Annotated[str, StringConstraints(pattern=r"^[^\r\n\x00]*$")]
@@ -174,13 +172,6 @@ class Memory(Strict):
         return self.weights + self.kv + self.overhead + self.start_spike
 
 
-class Canary(Strict):
-    """What is asked after a start, at temperature 0."""
-
-    question: Said
-    max_tokens: int = Field(gt=0, le=1000)
-
-
 class Decode(Strict):
     """Single-stream speed. ``baseline``: what ``source`` measured, on which engine and driver, in their words.
 
@@ -192,6 +183,7 @@ class Decode(Strict):
     engine: Said
     driver: Said | None = None
     floor: Speed | None = None
+    ceiling: Speed | None = Field(default=None, description="tokens a second that memory bandwidth allows at the most")
     aggregate: dict[Annotated[int, Field(gt=1)], Speed] = {}
 
     @model_validator(mode="after")
@@ -275,7 +267,7 @@ class Recipe(Strict):
     driver_minimum: Driver | None = None
     memory: Memory
     start_timeout: Seconds = Field(description="seconds; the first start compiles")
-    canary: Canary
+    canary: Canary = Canary()
     decode: Decode | None = None
     waivers: tuple[Waiver, ...] = ()
     evidence: Said
@@ -310,7 +302,7 @@ class Recipe(Strict):
             engine=engine,
             flags=fixed | {name: value for name, value in {**self.flags, **own.flags}.items() if value is not None},
             environment={k: v for k, v in {**self.environment, **own.environment}.items() if v is not None},
-            journal=self.journal | own.journal | Journal(forbidden=FORBIDDEN),
+            journal=self.journal | own.journal,
             why={**self.why, **own.why},
             reason=own.reason,
             evidence=own.evidence,

@@ -150,6 +150,6 @@ def converged(desired: Desired) -> Observed:
             for one in desired.units
         ),
         verified=tuple(
-            Verified(one.recipe, "i1", True, "", one.question, "204", 10.0, 110.0) for one in desired.expectations
+            Verified(one.recipe, "i1", True, "", one.prompts[0].ask, "204", 10.0, 110.0) for one in desired.expectations
         ),
     )
