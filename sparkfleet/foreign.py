@@ -298,7 +298,7 @@ class _Reader:
             "environment": self.environment,
             "memory": self._memory(repository, twin),
             "start_timeout": 3000,
-            "canary": {"question": "What is 12*17?", "max_tokens": 1000},
+            "canary": {"max_tokens": 1000},
             "evidence": f"{NOT_SHOWN} with this engine; imported from {self.path.name}",
         }
         return yaml.safe_dump(recipe, sort_keys=False, width=110, allow_unicode=True)

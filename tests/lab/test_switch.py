@@ -21,7 +21,7 @@ RELEASES = "/opt/sparkfleet/releases"
 #: Asks again and again, and writes down when each request began and how it ended.
 LOAD = """
 import json, time, urllib.request
-body = json.dumps({"model": "tiny-llama", "temperature": 0, "max_tokens": 4,
+body = json.dumps({"model": "tiny-llama", "temperature": 0, "max_tokens": 16,
                    "messages": [{"role": "user", "content": "What is 12*17?"}]}).encode()
 with open("/root/load.jsonl", "w") as log:
     while True:
