@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
-from typing import TypeVar
+from typing import TypeVar, get_args
 
 import yaml
 from pydantic import BaseModel, ValidationError
@@ -121,10 +121,30 @@ def _finding(path: Path, document: yaml.Node | None, model: type[BaseModel], err
     line = _line(document, error["loc"])
     what = error["msg"].removeprefix("Value error, ")
     if error["type"] == "extra_forbidden":
-        what = f"unknown key{_suggest(str(error['loc'][-1]), model if len(error['loc']) == 1 else None)}"
+        what = f"unknown key{_suggest(str(error['loc'][-1]), _at(model, error['loc'][:-1]))}"
     elif error["type"] != "missing":
         what = f"{what}; found {_short(error['input'])}"
     return f"{path}:{line}: {key}: {what}."
+
+
+def _at(model: type[BaseModel], loc: tuple[int | str, ...]) -> type[BaseModel] | None:
+    """The model that describes the place ``loc`` below ``model``; None where that is not one model."""
+    for part in loc:
+        if isinstance(part, int):
+            continue  # an entry of a sequence: described by what the sequence holds
+        field = model.model_fields.get(part)
+        found = list(_models(field.annotation)) if field else []
+        if len(found) != 1:
+            return None
+        model = found[0]
+    return model
+
+
+def _models(annotation: object) -> Iterator[type[BaseModel]]:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        yield annotation
+    for part in get_args(annotation):
+        yield from _models(part)
 
 
 def _suggest(name: str, model: type[BaseModel] | None) -> str:

