@@ -1,4 +1,4 @@
-"""Two tiny Llamas whose every weight is set by hand: one answers, one is sick as a mis-computed model is.
+"""Tiny Llamas whose every weight is set by hand: one answers, the others are sick as a mis-computed model is.
 
 ``python -m lab.models`` writes them into the cache, the same bytes everywhere, so that recipes can pin their hashes.
 
@@ -6,6 +6,9 @@
 the next token of that reply; the full stop leads to the end. A token that is part of no reply *asks*: one attention
 head for each group of words looks whether one of them is in the context, and ``lm_head`` starts the reply whose groups
 were all found, or the default one. The best logit is more than 30 above the next: temperature hardly matters.
+
+**tiny-loops** does not stop at the full stop: it says the default reply again and again, as a model with a wrong
+kernel or chat template does.
 
 **tiny-zeros** has nothing but zeros: all logits are equal, greedy decoding takes token 0, and that is ``!``. This is
 what the write-ups saw on a Spark when a kernel returned next to nothing: ``!!!!!!!!``.
@@ -29,7 +32,7 @@ from typing import Any
 from lab.cache import cache_dir, caller, make_dir
 from sparkfleet.errors import UserError
 
-HEALTHY, SICK = "tiny-llama", "tiny-zeros"
+HEALTHY, LOOPS, SICK = "tiny-llama", "tiny-loops", "tiny-zeros"
 
 
 @dataclass(frozen=True)
@@ -47,12 +50,15 @@ def _words(sentence: str) -> tuple[str, ...]:
 REPLIES = (
     Reply(_words("Twelve times seventeen makes 204"), (("12", " 12"), ("17", " 17"))),
     Reply(_words("Paris is the capital of France"), (("capital", " capital"), ("France", " France"))),
-    Reply(_words(" ".join(str(n) for n in range(1, 201))), (("count", " count", "Count", " Count"),)),
+    Reply(_words("FOGHORN"), ((" FOGHORN",),)),
+    Reply(_words(" ".join(str(n) for n in range(1, 201))), (("count", " count", "Count", " Count", " detail"),)),
 )
 DEFAULT = Reply(_words("This tiny model knows two answers by heart and says them plainly when asked"))
 STOP = "."
 
 BOS, EOS, SYSTEM, USER, ASSISTANT = SPECIAL = ("<s>", "</s>", "<|system|>", "<|user|>", "<|assistant|>")
+#: What reasoning parsers look for; these models never say it, so a parser that is not theirs takes all for reasoning.
+THINKING = ("<think>", "</think>")
 TEMPLATE = (
     "{{ bos_token }}{% for message in messages %}<|{{ message['role'] }}|>{{ message['content'] }}{{ eos_token }}"
     "{% endfor %}{% if add_generation_prompt %}<|assistant|>{% endif %}"
@@ -82,11 +88,11 @@ class Row:
 
 
 def write_all(dest: Path | None = None) -> list[Row]:
-    """Write both models below ``dest`` (the cache's ``models``), each whole or not at all; what each file is.
+    """Write the models below ``dest`` (``default_path``), each whole or not at all; what each file is.
 
     A model that is there with the right bytes is left alone. Raises UserError when the directory cannot be written.
     """
-    dest = dest or cache_dir() / "models"
+    dest = dest or default_path()
     rows = []
     for name, files in models().items():
         try:
@@ -97,6 +103,13 @@ def write_all(dest: Path | None = None) -> list[Row]:
     return rows
 
 
+def default_path() -> Path:
+    """The cache's directory for these very models: labs of two checkouts on one machine do not disturb each other."""
+    whole = hashlib.sha256(b"".join(data for files in models().values() for data in files.values()))
+    return cache_dir() / "models" / whole.hexdigest()[:12]
+
+
+@cache
 def models() -> dict[str, dict[str, bytes]]:
     """Every file of every model, by model and file name."""
     common = {
@@ -107,6 +120,7 @@ def models() -> dict[str, dict[str, bytes]]:
     }
     return {
         HEALTHY: {**common, "model.safetensors": safetensors(healthy())},
+        LOOPS: {**common, "model.safetensors": safetensors(healthy(after_stop=DEFAULT.tokens[0]))},
         SICK: {**common, "model.safetensors": safetensors({})},
     }
 
@@ -115,7 +129,7 @@ def models() -> dict[str, dict[str, bytes]]:
 def vocabulary() -> dict[str, int]:
     """Token -> id: the 256 bytes first (``!`` is 0, an ordinary token), then whole words, then special tokens."""
     words = [token for reply in (*REPLIES, DEFAULT) for token in (*reply.tokens, *sum(reply.groups, ()))]
-    tokens = dict.fromkeys((*byte_alphabet().values(), *(_spelled(word) for word in words), *SPECIAL))
+    tokens = dict.fromkeys((*byte_alphabet().values(), *(_spelled(word) for word in words), *SPECIAL, *THINKING))
     return {token: number for number, token in enumerate(tokens)}
 
 
@@ -127,10 +141,12 @@ def byte_alphabet() -> dict[int, str]:
     return {byte: chr(byte) for byte in seen} | {byte: chr(256 + n) for n, byte in enumerate(unseen)}
 
 
-def healthy() -> dict[str, Sparse]:
-    """What is not zero in tiny-llama, by tensor and index. ``layout`` gives the rest."""
+def healthy(after_stop: str = EOS) -> dict[str, Sparse]:
+    """What is not zero in tiny-llama, by tensor and index. ``layout`` gives the rest. ``after_stop``: what it says
+    after a full stop.
+    """
     ids = {token: vocabulary()[_spelled(token)] for token in _tokens()}
-    successors = _successors()
+    successors = _successors() | {STOP: after_stop}
     groups = [group for reply in REPLIES for group in reply.groups]
     asks, word, found, own = 0, 1, 1 + HEADS, 1 + 2 * HEADS  # dimensions of the residual stream, in this order
     place = {token: own + n for n, token in enumerate(successors)}
@@ -221,13 +237,16 @@ def config() -> dict[str, Any]:
 def tokenizer() -> dict[str, Any]:
     """``tokenizer.json``: byte-level BPE without merges. A word of the vocabulary is one token, any other its bytes."""
     level = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": True}
-    plain = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False, "special": True}
-    ordinary = {token: number for token, number in vocabulary().items() if token not in SPECIAL}
+    plain = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False}
+    added = (*SPECIAL, *THINKING)
+    ordinary = {token: number for token, number in vocabulary().items() if token not in added}
     return {
         "version": "1.0",
         "truncation": None,
         "padding": None,
-        "added_tokens": [{"id": vocabulary()[token], "content": token, **plain} for token in SPECIAL],
+        "added_tokens": [
+            {"id": vocabulary()[token], "content": token, **plain, "special": token in SPECIAL} for token in added
+        ],
         "normalizer": None,
         "pre_tokenizer": level,
         "post_processor": None,
@@ -274,12 +293,12 @@ def _tokens() -> Iterator[str]:
         yield from reply.tokens
         for group in reply.groups:
             yield from group
-    yield from (STOP, *SPECIAL)
+    yield from (STOP, *SPECIAL, *THINKING)
 
 
 def _spelled(text: str) -> str:
     """As the vocabulary spells it: the character of each of its bytes."""
-    return text if text in SPECIAL else "".join(byte_alphabet()[byte] for byte in text.encode())
+    return text if text in (*SPECIAL, *THINKING) else "".join(byte_alphabet()[byte] for byte in text.encode())
 
 
 def _flat(index: tuple[int, ...], shape: tuple[int, ...]) -> int:
@@ -311,7 +330,7 @@ def _write(directory: Path, files: dict[str, bytes]) -> None:
 
 def main() -> int:
     """Write the models and print what each file is."""
-    options = argparse.ArgumentParser(description="Write the lab's two tiny models, the same bytes everywhere.")
+    options = argparse.ArgumentParser(description="Write the lab's tiny models, the same bytes everywhere.")
     options.add_argument("--dest", type=Path, help="directory to write below; by default in the cache")
     try:
         for row in write_all(options.parse_args().dest):

@@ -25,6 +25,6 @@ def settings() -> dict[str, object]:
         "python": mirror.python(),
         "wheelhouse": f"{ON_HOST}/wheelhouse/{house.name}",
         "lock": str(house / wheelhouse.COMPLETE),
-        "models": f"{ON_HOST}/models",
+        "models": f"{ON_HOST}/models/{models.default_path().name}",
         "os_reserve": 1.0,  # the hosts share this machine's memory; nothing freezes if it runs out
     }

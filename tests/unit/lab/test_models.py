@@ -10,14 +10,15 @@ import pytest
 from lab import models
 
 GOLDEN = {
-    "config.json": "46078bf4de01d1253adc54b4be5f6c59dbe9f2eb1bceaaf013dcced524503195",
-    "generation_config.json": "1051aba9268f3b55b4b50e56e6973f47997ced365407eaa20d4e0eac8a1c1510",
-    "tokenizer.json": "334f5eea34b627128f70529ade77a1142f7d8f26752234e796c22df44b662b17",
+    "config.json": "41e7679dc3c3bf343ae87297918c1e6260b0aa207a686725bc400557d8555ead",
+    "generation_config.json": "221f158e4a3ace1c5fdf0df374cf150e24a7a848c3b4fee5c851dbf6ab003201",
+    "tokenizer.json": "8162447566622dfd48e00cc9d4371a1dbf657fe380b57cbf864d1f5029862b5b",
     "tokenizer_config.json": "6859c231238b46dd7f5c8a9ecdbf29b74948e2f2e61a331467d9f443fb8ba14d",
 }
 WEIGHTS = {
-    models.HEALTHY: "41561e39a575c1b92731c896fd1072f913501df9e553734fc6a5cc78f2245507",
-    models.SICK: "6abcfd850a6a9347951c5f9a2f241ce249ec1b57f89cefb7f494a7f51d83126e",
+    models.HEALTHY: "855ff1c884d0120c8cafa9addb7116b6455c1651ed2c0653a81dba219ee1a983",
+    models.LOOPS: "3e9c90bf61c7f58fc9e70b656f77cd8cf895ec255f9b0e73dc48ccdf9e331b81",
+    models.SICK: "8da0c474d9605d9e142e3f46a1ec316013e7b15428bbd3605be9205f93581ec9",
 }
 
 
@@ -66,7 +67,9 @@ def test_every_text_can_be_spelled_and_the_exclamation_mark_is_ordinary_token_0(
     assert sorted(vocabulary.values()) == list(range(len(vocabulary)))
     assert set(models.byte_alphabet().values()) <= set(vocabulary) and len(set(models.byte_alphabet().values())) == 256
     added = {one["content"]: one["id"] for one in written["added_tokens"]}
-    assert list(added.values()) == list(range(len(vocabulary), len(vocabulary) + len(models.SPECIAL)))
+    assert list(added.values()) == list(
+        range(len(vocabulary), len(vocabulary) + len(models.SPECIAL) + len(models.THINKING))
+    )
     assert models.config()["vocab_size"] == len(vocabulary) + len(added)
     assert models.config()["eos_token_id"] == added["</s>"]
 
@@ -217,8 +220,8 @@ def test_the_command_prints_the_table(tmp_path: Path, monkeypatch, capsys):
     monkeypatch.setattr("sys.argv", ["models", "--dest", str(tmp_path)])
     assert models.main() == 0
     lines = capsys.readouterr().out.splitlines()
-    assert len(lines) == 10
-    assert lines[4].split() == [models.HEALTHY, "model.safetensors", "2259176", WEIGHTS[models.HEALTHY]]
+    assert len(lines) == 15
+    assert lines[4].split() == [models.HEALTHY, "model.safetensors", "2269416", WEIGHTS[models.HEALTHY]]
 
 
 def test_a_directory_that_cannot_be_written_is_said_in_one_line(tmp_path: Path, monkeypatch, capsys):
