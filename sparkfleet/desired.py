@@ -14,6 +14,7 @@ from sparkfleet.agent.shapes import (
     Expectation,
     GarbageOrder,
     Glance,
+    Hub,
     Question,
     Release,
     ReleaseState,
@@ -99,7 +100,7 @@ def desired(plan: HostPlan, limits: TextFile, units: Callable[[HostPlan], tuple[
         releases=tuple(_release(release) for release in plan.releases),
         patches=tuple(PatchOrder(release.path, release.patch_set, release.assertions) for release in plan.releases),
         vocab=_vocabularies(plan),
-        weights=tuple(_weights(one) for one in plan.recipes),
+        weights=tuple(_weights(plan, one) for one in plan.recipes),
         units=units(plan),
         expectations=tuple(expectation(one) for one in plan.recipes),
     )
@@ -121,7 +122,7 @@ def question(wanted: Desired, now: float, author: Author, adopt: bool) -> Questi
         releases=RELEASES,
         vocab=wanted.vocab,
         wheels=WHEELS,
-        models=tuple(Glance(model.model, model.path, model.files) for model in wanted.weights),
+        models=tuple(_glance(model) for model in wanted.weights),
         units=tuple(unit.name for unit in wanted.units),
     )
 
@@ -190,6 +191,16 @@ def _wheels(plan: ReleasePlan) -> WheelsOrder:
     return WheelsOrder(plan.name, WHEELS, RELEASES, plan.size, plan.lock, tool.version, tool.hashes)
 
 
-def _weights(plan: RecipePlan) -> Weights:
-    files = tuple(WeightFile(file.name, file.size, file.sha256) for file in plan.recipe.model.files)
-    return Weights(plan.recipe.model.name, plan.model_path, plan.model_source, files)
+def _weights(host: HostPlan, plan: RecipePlan) -> Weights:
+    model = plan.recipe.model
+    files = tuple(WeightFile(file.name, file.size, file.sha256) for file in model.files)
+    hub = None
+    if model.repository and model.revision:
+        release = next(one for one in host.releases if one.name == plan.release)
+        hub = Hub(model.repository, model.revision, host.hub, f"{release.path}/bin/python", USER)
+    return Weights(model.name, plan.model_path, plan.model_source, files, hub)
+
+
+def _glance(model: Weights) -> Glance:
+    hub = model.hub
+    return Glance(model.model, model.path, model.files, hub.repository if hub else "", hub.revision if hub else "")

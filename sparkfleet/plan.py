@@ -113,6 +113,7 @@ class HostPlan(_Plain):
 
     ``vocabularies``: names of those its recipes need, to be had from ``vocabularies_from`` if that is set.
     ``warnings``: what ``sparkfleet lint`` says of its recipes.
+    ``hub_token`` is the file on the control machine that holds a token, never the token.
     """
 
     host: str
@@ -126,6 +127,8 @@ class HostPlan(_Plain):
     rollback_to: str | None
     keep_releases: int
     warnings: tuple[str, ...]
+    hub: str | None
+    hub_token: str | None
     releases: tuple[ReleasePlan, ...]
     recipes: tuple[RecipePlan, ...]
 
@@ -146,6 +149,8 @@ def plan_host(host: str, data: Mapping[str, object]) -> HostPlan:
         raise
     except UserError as error:
         raise UserError(f"{host}: {error}") from None
+    if chosen.hub_token and not Path(chosen.hub_token).is_file():
+        raise UserError(f"{host}: hub_token: {chosen.hub_token} is no file on this machine.")
     need = sum(one.memory.total for one in recipes)
     driver_minimum, driver_minimum_of = _driver_minimum((*recipes, *wanted.values()))
     return HostPlan(
@@ -160,6 +165,8 @@ def plan_host(host: str, data: Mapping[str, object]) -> HostPlan:
         rollback_to=chosen.rollback_to,
         keep_releases=chosen.keep_releases,
         warnings=warnings,
+        hub=chosen.hub.rstrip("/") if chosen.hub else None,
+        hub_token=chosen.hub_token,
         releases=tuple({release.name: release for release in releases.values()}.values()),
         recipes=tuple(_recipe(chosen, one, releases[one.name], environments[one.name]) for one in recipes),
     )

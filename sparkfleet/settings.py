@@ -47,6 +47,11 @@ class Settings(BaseModel):
     lock: str | None = Field(description="file on the control machine that replaces the engine's lock, or None")
     models: HostPath = Field(description="directory on the host with a directory for each model")
     vocabularies: str | None = Field(description="file or directory on the control machine with vocabularies, or None")
+    hub: str | None = Field(
+        pattern=r"^https?://[^\s/@?#]+(/[^\s@?#]*)?$",
+        description="address of a hub or mirror, or None for the client's",
+    )
+    hub_token: str | None = Field(description="file on the control machine that holds a token of the hub, or None")
     os_reserve: float = Field(ge=0, le=64, description="GiB of memory that recipes leave alone")
     rollback_to: str | None = Field(description="a release that served, or the beginning of its name; None: the last")
     keep_releases: int = Field(ge=0, description="a number of releases")

@@ -78,7 +78,8 @@ def _environment(one: RecipePlan, release: str) -> dict[str, str]:
 
 
 def _digest(service: str, environment: str, one: RecipePlan) -> str:
-    weights = "".join(file.sha256 for file in one.recipe.model.files)
+    model = one.recipe.model
+    weights = "".join(file.sha256 for file in model.files) or f"{model.repository}@{model.revision}"
     return hashlib.sha256(f"{service}\0{environment}\0{weights}".encode()).hexdigest()[:16]
 
 

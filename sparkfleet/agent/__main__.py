@@ -5,6 +5,7 @@
     apply ROLE         make an order of that role true
     serve              hand out wheels to other hosts until nobody listens any more
     served             the port at which that is done
+    fetch              fetch a model from a hub, as told on standard input (the agent runs this itself)
     ready PORT MODEL PID
                        wait until the engine serves MODEL (the last step of a unit's start)
 
@@ -122,6 +123,12 @@ def _served() -> int:
     return 0
 
 
+def _fetch() -> int:
+    from .fetch import main
+
+    return main()
+
+
 def _ready(port: str, model: str, pid: str) -> int:
     from .serving import Engine, wait_until_ready
 
@@ -140,6 +147,7 @@ _VERBS: dict[str, Callable[..., int]] = {
     "apply": _apply,
     "serve": _serve,
     "served": _served,
+    "fetch": _fetch,
     "ready": _ready,
     "help": _help,
 }

@@ -8,7 +8,7 @@ from typing import Any
 from . import account, facts, generations, preflight, receipt, release, rules, units, vocab, weights, wheels
 from .errors import HostError
 from .paths import look, sha256
-from .shapes import SCHEMA, Finding, Observed, Question, Receipt, Requirements, UnitState
+from .shapes import SCHEMA, Finding, Observed, Question, Receipt, Requirements, UnitState, WeightsState
 
 #: Where the agent lives on a host once a deploy has passed preflight.
 HOME = Path("/opt/sparkfleet/agent.pyz")
@@ -20,7 +20,7 @@ def observe(question: Question) -> Observed:
     users = generations.users(content)
     releases = tuple(replace(one, users=users.get(one.name, ())) for one in release.look(question.releases))
     models = tuple(weights.look(model, content.get("weights", {})) for model in question.models)
-    needs = question.requirements
+    needs = _still_needed(question.requirements, models)
     places = ("/", "/tmp", *question.directories, *(need.path for need in needs.disk))
     seen = facts.examine(places, needs.ports, needs.python, question.now)
     present = {one.name for one in releases if not one.problem} | {one.model for one in models if not one.problem}
@@ -54,6 +54,13 @@ def _wheels(question: Question, needs: Requirements, present: set[str]) -> tuple
     brought = wheels.complete(Path(question.wheels), [one.unless for one in bringing])
     disk = tuple(wheels.still_needed(one) if one in bringing else one for one in needs.disk)
     return brought, replace(needs, disk=disk)
+
+
+def _still_needed(needs: Requirements, models: tuple[WeightsState, ...]) -> Requirements:
+    """What is there already of a model needs no room."""
+    there = {one.model: one.there for one in models}
+    disk = (replace(need, size=max(0, need.size - there.get(need.unless, 0))) for need in needs.disk)
+    return replace(needs, disk=tuple(disk))
 
 
 def _receipt() -> tuple[dict[str, Any], tuple[Finding, ...]]:

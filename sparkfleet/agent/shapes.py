@@ -162,13 +162,31 @@ class WeightFile:
 
 
 @dataclass(frozen=True)
+class Hub:
+    """Where a model is on a hub, and who fetches it: ``python`` of a release, which has the client, run as ``user``.
+
+    ``revision`` is a commit or ``unpinned``; ``endpoint`` None stands for the client's own.
+    """
+
+    repository: str
+    revision: str
+    endpoint: str | None
+    python: str
+    user: str
+
+
+@dataclass(frozen=True)
 class Weights:
-    """A model to be laid down in ``path`` from the directory ``source`` on the host."""
+    """A model to be laid down in ``path``: from the directory ``source`` on the host where there is one, else the hub.
+
+    ``files`` is the recipe's manifest; empty where only the hub can list them.
+    """
 
     model: str
     path: str
     source: str
     files: tuple[WeightFile, ...]
+    hub: Hub | None = None
 
 
 @dataclass(frozen=True)
@@ -260,7 +278,10 @@ class VocabOrder:
 
 @dataclass(frozen=True)
 class WeightsOrder:
+    """``token`` is what the hub knows the user by: a secret, which goes no further than the fetching process."""
+
     models: tuple[Weights, ...]
+    token: str | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True)
@@ -346,11 +367,16 @@ class Requirements:
 
 @dataclass(frozen=True)
 class Glance:
-    """A set of weights as far as it can be seen without reading it."""
+    """A set of weights as far as it can be seen without reading it.
+
+    Where ``files`` is empty, the receipt says which they are, if it is about this ``repository`` and ``revision``.
+    """
 
     model: str
     path: str
     files: tuple[WeightFile, ...]
+    repository: str = ""
+    revision: str = ""
 
 
 # --- rules: what is judged, as data ------------------------------------------------------------------------------
@@ -465,11 +491,15 @@ class ReleaseState:
 
 @dataclass(frozen=True)
 class WeightsState:
-    """``problem`` names the first file that is not as the manifest wants it; ``changed`` is the newest file's time."""
+    """``problem`` names the first file that is not as the manifest wants it; ``changed`` is the newest file's time.
+
+    ``there``: bytes that need not come any more.
+    """
 
     model: str
     problem: str
     changed: float = 0.0
+    there: int = 0
 
 
 @dataclass(frozen=True)

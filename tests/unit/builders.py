@@ -49,6 +49,8 @@ DATA: dict[str, Any] = {
     "lock": None,
     "models": "/srv/sparkfleet/models",
     "vocabularies": None,
+    "hub": None,
+    "hub_token": None,
     "os_reserve": 8.0,
     "rollback_to": None,
     "keep_releases": 1,

@@ -38,7 +38,8 @@ def test_it_imports_the_standard_library_and_itself(path: Path) -> None:
         if isinstance(node, ast.Import):
             assert all(alias.name.split(".")[0] in sys.stdlib_module_names for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.level == 0:
-            assert (node.module or "").split(".")[0] in sys.stdlib_module_names
+            others = {"huggingface_hub"} if path.name == "fetch.py" and node.col_offset else set()  # of a release
+            assert (node.module or "").split(".")[0] in sys.stdlib_module_names | others
 
 
 def test_it_runs_from_memory_with_its_order_on_standard_input(tmp_path: Path) -> None:
