@@ -315,6 +315,14 @@ class GarbageOrder:
 
 
 @dataclass(frozen=True)
+class DeepOrder:
+    """Releases below ``directory`` of which every file is to be read: those named, and those that units start from."""
+
+    directory: str
+    names: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class Author:
     """Who changes a host: sparkfleet's revision, and the person on the control machine."""
 
