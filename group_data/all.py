@@ -2,6 +2,7 @@
 
 __all__ = (
     "clock_skew",
+    "deep",
     "engine",
     "hub",
     "hub_token",
@@ -80,6 +81,10 @@ rollback_to = None
 
 # Releases that tasks/gc.py keeps besides those in use and the last good one.
 keep_releases = 1
+
+# Whether tasks/verify.py also reads every file of the releases in use, which takes a minute or two: say it there, with
+# --data deep=true.
+deep = False
 
 # Seconds that a host's clock may differ from this machine's: more breaks certificates and the order of logs.
 clock_skew = 60.0

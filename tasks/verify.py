@@ -1,4 +1,9 @@
-"""Ask every recipe of every host its question now: `pyinfra -y inventory/sparks.py tasks/verify.py`."""
+"""Ask every recipe of every host its question now: `pyinfra -y inventory/sparks.py tasks/verify.py`.
+
+With `--data deep=true` every file of the releases in use is read first and compared by hash: a minute or two.
+"""
+
+from pyinfra import host
 
 from roles import verify
 from roles._lib import operations, report, runs
@@ -7,4 +12,6 @@ run = runs.observed(at_end=report.table)
 if run.blocked:
     operations.refuse(run.blocked)
 else:
+    if host.data.deep:
+        verify.read_all()
     verify.ask()

@@ -24,6 +24,7 @@ from .errors import HostError
 from .shapes import (
     AccountOrder,
     Author,
+    DeepOrder,
     GarbageOrder,
     Question,
     Release,
@@ -81,7 +82,7 @@ def _observe() -> int:
 
 
 def _apply(role: str) -> int:
-    from . import account, garbage, lock, release, seal, service, switch, verify, vocab, weights, wheels
+    from . import account, deep, garbage, lock, release, seal, service, switch, verify, vocab, weights, wheels
 
     roles: dict[str, tuple[type[Any], Callable[[Any, Author], None]]] = {
         "account": (AccountOrder, account.apply),
@@ -92,6 +93,7 @@ def _apply(role: str) -> int:
         "weights": (WeightsOrder, weights.apply),
         "service": (ServiceOrder, service.apply),
         "verify": (VerifyOrder, verify.apply),
+        "deep": (DeepOrder, deep.apply),
         "rollback": (RollbackOrder, switch.apply),
         "gc": (GarbageOrder, garbage.apply),
     }

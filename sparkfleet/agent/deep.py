@@ -45,25 +45,30 @@ def apply(order: DeepOrder, author: Author) -> None:
     Raises HostError naming every file that is not what it must be, as far as they go on ``SHOWN`` lines.
     """
     directory = Path(order.directory)
-    there = release.look(order.directory)
-    for one in there:
-        if not one.problem and (one.users or one.name in order.names):
-            _tell(directory / one.name)
-    if lacking := [name for name in order.names if name not in {one.name for one in there if not one.problem}]:
-        raise HostError(f"{directory}: {', '.join(lacking)}: no such release is here as it was sealed. Deploy first.")
-
-
-def _tell(path: Path) -> None:
-    began = time.monotonic()
-    wrong, files, size = check(path)
+    used = {one.name: one.problem for one in release.look(order.directory) if one.users or one.name in order.names}
+    wrong = [f"{directory / name}: it is not here. Deploy first." for name in order.names if name not in used]
+    for name, problem in used.items():
+        wrong += _tell(directory / name, problem)
     if wrong:
-        more = f"\n    and {len(wrong) - SHOWN} more" if len(wrong) > SHOWN else ""
-        raise HostError(
-            f"{path}: {len(wrong)} files are not what they must be:\n    "
-            + "\n    ".join(wrong[:SHOWN])
-            + f"{more}\n  Stop its units, remove this directory and deploy: it is then built again."
-        )
-    say(f"{path.name}: all {files} files by hash, {size / 1e9:.1f} GB, {time.monotonic() - began:.0f} s: as sealed")
+        raise HostError("\n".join(wrong))
+
+
+def _tell(path: Path, problem: str) -> list[str]:
+    """Check a release and say so when it is as it was sealed; otherwise a paragraph about it."""
+    began = time.monotonic()
+    if not (path / release.RECEIPT).exists():
+        return [f"{path}: {problem}. Deploy again."]
+    wrong, files, size = check(path)
+    if not wrong and not problem:
+        say(f"{path.name}: all {files} files by hash, {size / 1e9:.1f} GB, {time.monotonic() - began:.0f} s: as sealed")
+        return []
+    shown = "".join(f"\n    {line}" for line in wrong[:SHOWN])
+    more = f"\n    and {len(wrong) - SHOWN} more" if len(wrong) > SHOWN else ""
+    remedy = "Deploy" if problem else "Remove this directory, then deploy"  # what a deploy sees by itself, it mends
+    return [
+        f"{path}: {problem or f'{len(wrong)} files are not what they must be'}.{shown}{more}\n"
+        f"  {remedy}: it is then built again."
+    ]
 
 
 def check(path: Path) -> tuple[list[str], int, int]:
@@ -89,7 +94,7 @@ def _expected(path: Path, site: Path) -> dict[str, Expected]:
 
 
 def _by_hash(title: str, site: Path, expected: Iterable[Expected]) -> list[str]:
-    """Files that are gone or have other bytes, those that anybody but root may write, and byte code of another source."""
+    """What ``_one`` finds wrong with each, with a line of progress now and then."""
     with ThreadPoolExecutor(max_workers=min(8, os.cpu_count() or 1)) as pool:
         done, told, wrong = 0, time.monotonic(), []
         for size, trouble in pool.map(lambda one: _one(site, one), expected):
@@ -102,6 +107,7 @@ def _by_hash(title: str, site: Path, expected: Iterable[Expected]) -> list[str]:
 
 
 def _one(site: Path, expected: Expected) -> tuple[int, list[str]]:
+    """Bytes of a file, and whether it is gone, has other bytes, can be written by others, or has stale byte code."""
     place = site / expected.path
     try:
         status = place.stat()

@@ -54,6 +54,7 @@ DATA: dict[str, Any] = {
     "os_reserve": 8.0,
     "rollback_to": None,
     "keep_releases": 1,
+    "deep": False,
     "clock_skew": 60.0,
     "ssh_hostname": "192.0.2.1",
     "_sudo": True,
