@@ -5,12 +5,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from packaging.version import Version
 
 from sparkfleet.catalog import engines, recipes
 from sparkfleet.catalog.architectures import of_repository
 from sparkfleet.catalog.recipes import KnownBad, Recipe, Serving
 from sparkfleet.errors import UserError
 from sparkfleet.memory.kv import kv_need
+from sparkfleet.patchset import pinned
 from sparkfleet.plan import plan_host
 from tests.unit.builders import DATA
 
@@ -97,6 +99,19 @@ def test_a_recipe_says_what_a_person_has_to_know(name: str) -> None:
             on = one.on(engine)
             assert kernel not in {**on.flags, **on.environment} or kernel in on.why
     assert one.memory.overhead >= 5.4, "the least that was measured on a Spark"
+
+
+#: Architectures that vLLM itself has no configuration class for, and the first transformers that does (read in 0.23.0
+#: and 0.33.0: gemma4_mm.py imports transformers.models.gemma4).
+TRANSFORMERS = {"Gemma4ForConditionalGeneration": "5.5.1"}
+
+
+@pytest.mark.parametrize(("name", "engine"), [(n, e) for n, e in PAIRS if n in REAL])
+def test_the_closure_of_an_engine_knows_the_architecture(name: str, engine: str) -> None:
+    lock = engines.engine(engine).lock
+    needs = TRANSFORMERS.get(REAL[name].model.architecture or "")
+    if needs and lock.exists():
+        assert Version(pinned(lock.read_text(encoding="utf-8"))["transformers"]) >= Version(needs)
 
 
 @pytest.mark.parametrize("name", REAL)
