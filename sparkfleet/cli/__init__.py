@@ -16,6 +16,7 @@ COMMANDS = {
     "lint": "Recipes checked against what their engines really accept.",
     "lock": "Which files an engine is, made from its pins; or check that the committed ones are these.",
     "patches": "State of the SM121 patch set in any site-packages directory; apply, revert.",
+    "pin": "The current commit of a recipe's model, written into the recipe.",
     "plan": "What a deploy would make true on each host of an inventory.",
     "vocab": "The vocabularies of gpt-oss in a directory, for a control machine without internet.",
     "wheelhouse": "Every wheel of an engine in a directory, for hosts without internet.",
