@@ -66,7 +66,7 @@ def variable_not_in_release(case: Case) -> Iterator[Trouble]:
 def fork_variable(case: Case) -> Iterator[Trouble]:
     """A variable that only a fork of vLLM has ever known.
 
-    Why: write-ups name it as if it were vLLM's; on a release it does nothing, and the kernel stays the wrong one.
+    Why: Write-ups name it as if it were vLLM's; on a release it does nothing, and the kernel stays the wrong one.
 
     Source: `catalog/lint/forks.yaml`, with the commit of the fork.
     """
@@ -161,12 +161,21 @@ def foreign_variable(case: Case) -> Iterator[Trouble]:
     """
     for name, found in _outside(case):
         if found is None:
-            names = [one.name for one in foreign() if not one.name.endswith("*")]
-            names += list(case.known.environment) if case.known else []
-            near = get_close_matches(name.upper(), names, n=1, cutoff=0.8)
-            remedy = f"did you mean {near[0]}? Otherwise" if near else "if something reads it,"
+            near = _near(case, name.upper())
+            remedy = f"did you mean {near}? Otherwise" if near else "if something reads it,"
             what = f"nobody is known to read {name}."
             yield Trouble(("environment", name), what, f"{remedy} add it to catalog/lint/variables.yaml.")
+
+
+def _near(case: Case, name: str) -> str:
+    """The known name that a wrong one is like, or that begins with what it nearly begins with; empty if none is."""
+    whole = [one.name for one in foreign() if not one.name.endswith("*")]
+    whole += list(case.known.environment) if case.known else []
+    if near := get_close_matches(name, whole, n=1, cutoff=0.8):
+        return near[0]
+    beginnings = {one.name[:-1] for one in foreign() if one.name.endswith("*")}
+    alike = [one for one in beginnings if get_close_matches(name[: len(one)], [one], cutoff=0.74)]
+    return min(alike) + name[len(min(alike)) :] if alike else ""
 
 
 @rule("idle-variable", "warning")

@@ -108,20 +108,6 @@ def flag_alias(case: Case) -> Iterator[Trouble]:
         yield Trouble(("flags", name), f"--{name} is another name of --{own}.", remedy)
 
 
-@rule("deprecated-flag", "warning")
-def deprecated_flag(case: Case) -> Iterator[Trouble]:
-    """A flag that still works here and that this release announces the end of.
-
-    Why: the next release has it no more, and the start then ends with a usage text.
-
-    Source: `deprecated=True` in the argument parser of the pinned wheel.
-    """
-    for name, _, _, known in _given(case):
-        if known.deprecated:
-            remedy = "look in the release's `vllm serve --help` for what took its place."
-            yield Trouble(("flags", name), f"--{name} is deprecated in {case.title}.", remedy)
-
-
 @rule("flag-value", "error")
 def flag_value(case: Case) -> Iterator[Trouble]:
     """A value that is none of the flag's choices, or not of its type.

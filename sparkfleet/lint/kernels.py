@@ -35,7 +35,7 @@ def has_experts(model: Model) -> bool:
 def kernel_choice(case: Case) -> Iterator[Trouble]:
     """NVFP4 or MXFP4 layers whose kernel the recipe leaves to the release, where it takes one that was wrong on a 12.1.
 
-    Why: near-zero logits, the same value across a whole row, repetition loops: the model loads, is fast and says `!!!`.
+    Why: Near-zero logits, the same value across a whole row, repetition loops: the model loads, is fast and says `!!!`.
 
     Source: `catalog/lint/kernels.yaml`: the orders of candidates in the wheels, by range of releases.
     """

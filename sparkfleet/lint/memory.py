@@ -54,7 +54,7 @@ def context_beyond_kv(case: Case) -> Iterator[Trouble]:
 
     Why: the engine refuses to start, after it has loaded the weights for minutes.
 
-    Source: kvfit on the figures of `catalog/architectures/`; what it does not know is not judged.
+    Source: the figures of `catalog/architectures/`, through kvfit; what that does not know is not judged.
     """
     recipe, flags = case.recipe, case.serving.flags
     architecture = of_repository(recipe.model.repository)

@@ -43,7 +43,8 @@ RULES: dict[str, Rule] = {}
 def sentence(text: str) -> str:
     """With a capital, unless it begins with a name."""
     first = text.split(" ")[0]
-    return text if first.startswith(("-", "`")) or "_" in first or "-" in first else text[:1].upper() + text[1:]
+    named = first.startswith(("-", "`", "vLLM")) or "_" in first or "-" in first or first.endswith(":")
+    return text if named else text[:1].upper() + text[1:]
 
 
 def rule(

@@ -56,11 +56,14 @@ def _written(known: Known, said: str, value: str) -> str:
 
 
 def _before(case: Case, flag: str) -> str:
-    """The variable of this engine that a later one deprecated in favour of the flag."""
+    """The variable of this engine that a later one deprecated for the flag; the one that has its value, if any has."""
     assert case.known
-    for other in case.others:
-        for name, variable in other.environment.items():
-            named = {one for one, _ in _FLAG.findall(variable.deprecated)}
-            if flag in named and name in case.known.environment:
-                return name
-    return ""
+    wanted = str(case.serving.flags.get(flag, "")).replace("_", "-")
+    found = [
+        name
+        for other in case.others
+        for name, variable in other.environment.items()
+        if flag in {one for one, _ in _FLAG.findall(variable.deprecated)} and name in case.known.environment
+    ]
+    fitting = (name for name in found if wanted in (case.known.environment[name].choices or ()))
+    return next(fitting, found[0] if found else "")
