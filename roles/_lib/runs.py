@@ -10,6 +10,7 @@ from pyinfra_cli.exceptions import CliError
 
 from roles._lib import report
 from roles._lib.facts import Run, all_runs, begin
+from roles._lib.wheel_sources import outside
 from sparkfleet.errors import UserError
 from sparkfleet.lint.findings import Finding, Unfit
 from sparkfleet.plan import HostPlan, check_suppliers, plan_host
@@ -33,9 +34,11 @@ def observed(at_end: Callable[[list[str]], None] = report.outcome, may_settle: b
         _plan_all()
         atexit.register(lambda: at_end([one.name for one in state.inventory if state.is_host_in_limit(one)]))
     run = all_runs().get(host.name)
+    if run:
+        return run
+    one, plan = state.inventory.get_host(host.name), _plans[host.name]  # pyinfra's `host` is the one it is busy with
     adopt = may_settle and not state.should_check_for_changes() and not is_dry()
-    # pyinfra's `host` is whichever host it is busy with; a run is of one for good
-    return run or begin(state.inventory.get_host(host.name), _plans[host.name], adopt)
+    return begin(one, plan, adopt and not outside(one, plan))
 
 
 def _plan_all() -> None:

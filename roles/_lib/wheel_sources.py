@@ -27,7 +27,7 @@ from sparkfleet.bundle import installed_agent
 from sparkfleet.cache import cache_dir, make_dir
 from sparkfleet.catalog.engines import engine
 from sparkfleet.errors import UserError
-from sparkfleet.plan import ReleasePlan
+from sparkfleet.plan import HostPlan, ReleasePlan
 
 T = TypeVar("T")
 
@@ -35,16 +35,20 @@ HERE = "the control machine"
 _LOOPBACK = "127.0.0.1"
 
 
+def outside(host: Host, plan: HostPlan) -> list[str]:
+    """Sparks that the wheels of ``host`` come from and that are not part of this run."""
+    limited = {one.name for one in host.state.inventory if host.state.is_host_in_limit(one)}
+    return sorted({one.supply.name for one in plan.releases} - {"", *limited})
+
+
 def obstacle(run: Run) -> str:
     """Why the wheels that a host lacks cannot come to it in this run, by its plan alone; empty if they can."""
-    lacking = {change.role for change in run.pending()} & {"wheels"}
-    names = {one.supply.name for one in run.plan.releases} - {""}
-    outside = sorted(names - {one.name for one in run.host.state.inventory if run.host.state.is_host_in_limit(one)})
-    if not lacking or not outside:
+    missed = outside(run.host, run.plan)
+    if not missed or not any(change.role == "wheels" for change in run.pending()):
         return ""
     return (
-        f"its wheels are to come from {outside[0]} (`wheelhouse_from`), which is not part of this run. "
-        f"Remedy: run for both (--limit {outside[0]} --limit {run.host.name})."
+        f"Its wheels are to come from {missed[0]} (`wheelhouse_from`), which is not part of this run. "
+        f"Remedy: run for both (--limit {missed[0]} --limit {run.host.name})."
     )
 
 
