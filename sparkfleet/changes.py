@@ -75,7 +75,7 @@ def _file(role: str, wanted: TextFile, found: PathState | None) -> Iterator[Chan
 
 def _wheels(wanted: Desired, seen: Observed) -> Iterator[Change]:
     for order in lacking_wheels(wanted, seen):
-        yield Change("wheels", f"wheels of {order.release}", "not all on the host", "bring")
+        yield Change("wheels", f"wheels of {order.release}", "not all on the host", f"bring from {order.origin}")
 
 
 def lacking_wheels(wanted: Desired, seen: Observed) -> tuple[WheelsOrder, ...]:

@@ -188,7 +188,9 @@ def _vocabularies(plan: HostPlan) -> Vocabularies:
 
 def _wheels(plan: ReleasePlan) -> WheelsOrder:
     tool = uv()
-    return WheelsOrder(plan.name, WHEELS, RELEASES, plan.size, plan.lock, tool.version, tool.hashes)
+    size = f", {plan.wheels_size / 1e9:.1f} GB" if plan.wheels_size else ""
+    origin = f"{plan.supply}{size}"
+    return WheelsOrder(plan.name, WHEELS, RELEASES, plan.size, plan.lock, tool.version, tool.hashes, origin)
 
 
 def _weights(host: HostPlan, plan: RecipePlan) -> Weights:

@@ -114,7 +114,9 @@ def _fetched(release: ReleasePlan) -> Path:
     try:
         wheelhouse.make(engine(release.engine), directory, given, logger.info, lock)
     except UserError as error:
-        raise UserError(f"{directory}: the wheels cannot be fetched. {error}") from None
+        raise UserError(
+            f"the wheels cannot be fetched into {directory}. {error} Where there is no internet, name a `wheelhouse`."
+        ) from None
     return directory
 
 

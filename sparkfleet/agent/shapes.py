@@ -126,7 +126,8 @@ class WheelSource:
 class WheelsOrder:
     """The wheels of ``release``, to be brought into ``directory``. What they unpack to goes below ``releases``.
 
-    ``lock``, ``uv`` and ``uv_hashes`` as in ``Release``; ``unpacked`` in bytes, 0 when not known.
+    ``lock``, ``uv`` and ``uv_hashes`` as in ``Release``; ``unpacked`` in bytes, 0 when not known. ``origin``: where
+    they come from at last, in words; ``source``: who hands them out, known only in a run that needs them.
     """
 
     release: str
@@ -136,6 +137,7 @@ class WheelsOrder:
     lock: str
     uv: str
     uv_hashes: tuple[str, ...]
+    origin: str
     source: WheelSource | None = None
 
 

@@ -151,3 +151,41 @@ def test_a_vocabulary_that_is_not_right_is_laid_down_before_the_weights_and_no_p
     seen = replace(converged(desired), vocab="o200k_base.tiktoken is missing")
     assert things(desired, seen) == [("vocab", "/opt/sparkfleet/vocab", "lay down")]
     assert ROLES.index("patches") < ROLES.index("vocab") < ROLES.index("weights")
+
+
+class TestWheels:
+    @pytest.fixture
+    def served(self, lock: str) -> Desired:
+        return wanted(lock, wheelhouse=None)
+
+    def missing(self, served: Desired, **different: Any) -> Observed:
+        return replace(converged(served), releases=(), **different)
+
+    def roles(self, served: Desired, seen: Observed) -> list[str]:
+        return [change.role for change in changes(served, seen) if change.role in ("wheels", "engine")]
+
+    def test_a_release_that_is_there_needs_none(self, served: Desired) -> None:
+        assert changes(served, converged(served)) == ()
+
+    def test_they_come_before_a_release_is_built(self, served: Desired) -> None:
+        assert self.roles(served, self.missing(served)) == ["wheels", "engine"]
+        (said,) = (str(one) for one in changes(served, self.missing(served)) if one.role == "wheels")
+        assert said.endswith("not all on the host; bring from the package index")
+
+    def test_those_that_are_there_do_not_come_again(self, served: Desired) -> None:
+        seen = self.missing(served, wheels=(served.releases[0].name,))
+        assert self.roles(served, seen) == ["engine"]
+
+    def test_a_release_that_waits_to_be_sealed_needs_none(self, served: Desired) -> None:
+        seen = converged(served)
+        seen = replace(seen, releases=(replace(seen.releases[0], sealed=False, waiting=True),))
+        assert self.roles(served, seen) == []
+
+    def test_one_that_was_changed_is_built_again_from_those_that_stayed(self, served: Desired) -> None:
+        seen = converged(served)
+        changed = (replace(seen.releases[0], sealed=False, problem="torch was changed"),)
+        assert self.roles(served, replace(seen, releases=changed)) == ["wheels", "engine"]
+        assert self.roles(served, replace(seen, releases=changed, wheels=(changed[0].name,))) == ["engine"]
+
+    def test_a_host_with_its_own_wheelhouse_is_brought_none(self, desired: Desired) -> None:
+        assert self.roles(desired, self.missing(desired)) == ["engine"]

@@ -4,9 +4,10 @@ from pathlib import Path
 
 import pytest
 
+from roles._lib.render import desired_of
 from sparkfleet.catalog.recipes import RECIPES
 from sparkfleet.errors import UserError
-from sparkfleet.plan import GIB
+from sparkfleet.plan import GIB, Supply, check_suppliers
 from tests.unit.builders import plan
 
 
@@ -91,3 +92,57 @@ def test_recipes_of_the_users_own_are_served_and_must_not_hide_the_catalogs(lock
 
 def test_a_host_without_recipes_needs_no_release(lock: str) -> None:
     assert plan(lock, recipes=[]).releases == ()
+
+
+class TestWheels:
+    def supply(self, lock: str, **data: object) -> Supply:
+        return plan(lock, **data).releases[0].supply
+
+    def test_a_directory_on_the_host_is_built_from_as_it_is(self, lock: str) -> None:
+        one = plan(lock).releases[0]
+        assert (one.supply.kind, one.wheelhouse) == ("host", "/srv/sparkfleet/wheelhouse")
+
+    @pytest.mark.parametrize(
+        ("directory", "start", "words"),
+        [
+            (None, None, "the package index"),
+            ("/srv/w", "index", "the package index"),
+            ("/srv/w", "control", "/srv/w of this machine"),
+            ("/srv/w", "spark-2", "/srv/w of spark-2"),
+        ],
+    )
+    def test_others_are_brought_to_a_directory_of_ours(
+        self, lock: str, directory: str | None, start: str | None, words: str
+    ) -> None:
+        one = plan(lock, wheelhouse=directory, wheelhouse_from=start).releases[0]
+        assert (one.wheelhouse, str(one.supply)) == ("/var/lib/sparkfleet/wheels", words)
+
+    def test_the_spark_that_has_them_builds_from_its_own(self, lock: str) -> None:
+        one = plan(lock, wheelhouse="/srv/w", wheelhouse_from="spark-7d19").releases[0]
+        assert (one.supply.kind, one.wheelhouse) == ("host", "/srv/w")
+
+    def test_the_way_of_the_wheels_does_not_make_another_release(self, lock: str) -> None:
+        ways = ({}, {"wheelhouse": None}, {"wheelhouse_from": "control"}, {"wheelhouse_from": "spark-2"})
+        assert len({plan(lock, **way).releases[0].name for way in ways}) == 1
+
+    def test_a_spark_that_the_inventory_does_not_have_is_refused(self, lock: str) -> None:
+        made = plan(lock, wheelhouse_from="spark-2")
+        check_suppliers([made], ["spark-7d19", "spark-2"])
+        with pytest.raises(
+            UserError, match=r"spark-7d19: wheelhouse_from: 'spark-2' is neither .* It has: spark-7d19\."
+        ):
+            check_suppliers([made], ["spark-7d19"])
+
+    def test_an_address_that_may_hold_a_password_does_not_leave_the_plan(self, lock: str) -> None:
+        made = plan(lock, wheelhouse=None, sources={"torch": "x://ann:s3cret@host"})
+        assert made.releases[0].supply.sources["torch"].get_secret_value() == "x://ann:s3cret@host"
+        assert "s3cret" not in f"{made!r} {made.model_dump_json()} {desired_of(made)!r}"
+
+    def test_the_room_for_wheels_is_asked_for_beside_the_releases(self, lock: str, tmp_path: Path) -> None:
+        known = tmp_path / "known.lock"
+        known.write_text(f"# vllm-0.32.0+cpu-py3-none-any.whl 3000\n{Path(lock).read_text()}")
+        needs = desired_of(plan(str(known), wheelhouse=None)).requirements.disk
+        asked = {one.path: one for one in needs}
+        assert asked["/var/lib/sparkfleet/wheels"].size == 3000
+        assert asked["/var/lib/sparkfleet/wheels"].unless == asked["/opt/sparkfleet/releases"].unless
+        assert "/var/lib/sparkfleet/wheels" not in {one.path for one in desired_of(plan(str(known))).requirements.disk}

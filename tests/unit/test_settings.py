@@ -76,3 +76,37 @@ def test_a_change_to_a_recipe_is_checked_as_the_recipe_is(changes: dict[str, obj
 
 def test_every_finding_is_named_at_once() -> None:
     assert len(refused(python=3, wheelhouse="x").splitlines()) == 2
+
+
+@pytest.mark.parametrize(
+    ("wheelhouse", "said", "meant"),
+    [
+        (None, None, "index"),
+        ("/srv/wheels", None, "host"),
+        (None, "index", "index"),
+        ("/srv/wheels", "index", "index"),
+        ("/srv/wheels", "control", "control"),
+        ("/srv/wheels", "spark-2", "spark-2"),
+    ],
+)
+def test_a_directory_alone_means_that_nothing_is_fetched(wheelhouse: str | None, said: str | None, meant: str) -> None:
+    assert settings("spark-1", {**DATA, "wheelhouse": wheelhouse, "wheelhouse_from": said}).wheels_from == meant
+
+
+@pytest.mark.parametrize("start", ["control", "host", "spark-2"])
+def test_whose_wheelhouse_it_is_without_a_directory_is_refused(start: str) -> None:
+    message = refused(wheelhouse=None, wheelhouse_from=start)
+    assert message == f"spark-1: wheelhouse_from is {start!r}, and `wheelhouse` does not say which directory"
+
+
+@pytest.mark.parametrize("sources", ["x://ann:s3cret@host", {"torch": ["x://ann:s3cret@host"]}, ["s3cret"]])
+def test_an_address_that_may_hold_a_password_is_not_shown(sources: object) -> None:
+    message = refused(sources=sources)
+    assert message.startswith("spark-1: sources") and "wanted: a dictionary" in message
+    assert "s3cret" not in message
+
+
+def test_settings_do_not_show_passwords() -> None:
+    chosen = settings("spark-1", {**DATA, "sources": {"torch": "x://ann:s3cret@host"}})
+    assert chosen.sources["torch"].get_secret_value() == "x://ann:s3cret@host"
+    assert "s3cret" not in f"{chosen!r} {chosen} {chosen.model_dump_json()}"

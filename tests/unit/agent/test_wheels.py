@@ -100,7 +100,7 @@ def order(server: Server, tmp_path: Path) -> WheelsOrder:
     lock = "".join(f"{name}==1 --hash=sha256:{sha256(content(name)).hexdigest()}\n" for name in NAMES)
     source = WheelSource("spark-01", "127.0.0.1", server.port, "t")
     uv = (sha256(content("uv")).hexdigest(), "f" * 64)
-    return WheelsOrder(RELEASE, str(tmp_path / "wheels"), str(tmp_path), 1, lock, "1", uv, source)
+    return WheelsOrder(RELEASE, str(tmp_path / "wheels"), str(tmp_path), 1, lock, "1", uv, "a test", source)
 
 
 def bring(order: WheelsOrder) -> dict[str, Path]:

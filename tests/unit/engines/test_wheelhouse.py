@@ -20,6 +20,8 @@ from sparkfleet.errors import UserError
 from sparkfleet.locking.lock import render
 from sparkfleet.locking.uv import Wheel
 from sparkfleet.overlaps import undeclared
+from sparkfleet.pins import Pin
+from sparkfleet.pip import Pip
 from tests.unit.engines.wheels import engine, write_wheel
 
 NAMES = ("vllm", "torch", *(f"w{n}" for n in range(12)))
@@ -277,3 +279,29 @@ class TestOverlaps:
         index.asked.clear()
         fill(dest, None, engine(overlaps=[{"winner": "w1", "loser": "w2", "why": "x"}]))
         assert index.asked == [] and (dest / "vllm-9.lock").exists()
+
+
+def test_another_lock_replaces_the_engines_own(index: Index, dest: Path, tmp_path: Path) -> None:
+    lines = engine().lock.read_text().splitlines(keepends=True)
+    other = tmp_path / "other.lock"
+    start = next(n for n, line in enumerate(lines) if line.startswith("w1=="))
+    other.write_text("".join(lines[start : start + 2]))
+    wheelhouse.make(engine(), dest, {}, lambda _: None, other)
+    assert sorted(index.names) == ["uv", "w1"]
+    assert (dest / "vllm-9.lock").read_text() == other.read_text()
+
+
+def test_an_index_that_the_user_gives_is_told_to_pip_where_nobody_sees_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By its environment: an address may hold a password, and everybody may read the arguments of a process."""
+    said = tmp_path / "said"
+    program = tmp_path / "pip"
+    program.write_text(f'#!/bin/sh\necho "$@" > {said}\necho "$PIP_EXTRA_INDEX_URL" >> {said}\n')
+    program.chmod(0o755)
+    monkeypatch.setenv("PIP_EXTRA_INDEX_URL", "x://known")
+    pip = Pip((str(program),), "3.12", "aarch64", 35).also_from("x://ann:s3cret@given")
+    pip.download([Pin("torch", "9", "", ("a" * 64,))], tmp_path / "incoming")
+    arguments, index = said.read_text().splitlines()
+    assert "s3cret" not in arguments and index == "x://ann:s3cret@given x://known"
+    assert "s3cret" not in repr(pip)
