@@ -58,6 +58,10 @@ class Forked(_Strict):
             raise ValueError("give one of variable and flag")
         return self
 
+    def strange_to(self, engine: str) -> bool:
+        """Whether an engine is none of those made from the fork."""
+        return engine not in self.engines
+
 
 class _Forks(_Strict):
     forks: tuple[Forked, ...]

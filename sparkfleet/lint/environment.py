@@ -68,11 +68,13 @@ def fork_variable(case: Case) -> Iterator[Trouble]:
 
     Why: Write-ups name it as if it were vLLM's; on a release it does nothing, and the kernel stays the wrong one.
 
-    Source: `catalog/lint/forks.yaml`, with the commit of the fork.
+    Source: `catalog/lint/forks.yaml`, with the commit of the fork. On an engine that nobody has read it is said too,
+    unless that is the fork.
     """
-    for name in _unknown(case):
-        for one in forks():
-            if one.variable == name and case.engine.name not in one.engines and not _elsewhere(case, name):
+    for one in forks():
+        for name in case.serving.environment:
+            known = case.known and name in case.known.environment
+            if name == one.variable and one.strange_to(case.engine.name) and not known:
                 what = f"{name} is of {one.fork}; {case.title} does not know it."
                 yield Trouble(("environment", name), what, f"write {one.instead}.")
 

@@ -80,11 +80,12 @@ def fork_flag(case: Case) -> Iterator[Trouble]:
 
     Why: recipes of others carry it as if it were vLLM's; a release ends its start with a usage text.
 
-    Source: `catalog/lint/forks.yaml`.
+    Source: `catalog/lint/forks.yaml`. On an engine that nobody has read it is said too, unless that is the fork.
     """
-    for name in _unknown(case):
-        for one in forks():
-            if one.flag == name and case.engine.name not in one.engines and not _elsewhere(case, name):
+    for one in forks():
+        for name in case.serving.flags:
+            known = case.known and case.known.flag(name)
+            if name == one.flag and one.strange_to(case.engine.name) and not known:
                 what = f"--{name} is of {one.fork}; {case.title} does not have it."
                 yield Trouble(("flags", name), what, f"write {one.instead}.")
 

@@ -177,6 +177,28 @@ def test_every_recipe_of_the_catalog_is_without_error_on_each_of_its_engines(pat
     assert {one.rule for one in found if not one.waived} <= {"unpinned-model", "engine-unread", "deprecated-variable"}
 
 
+ELSEWHERE: dict[tuple[str, str], set[str]] = {
+    # on an engine that the catalog does not offer a recipe on: what it would take there, beside someone who tries it
+    ("gemma-4-26b", "vllm-0.20.1"): {"kernel-choice"},
+    ("gemma-4-26b", "vllm-0.23.0"): {"kernel-choice"},
+    ("gemma-4-31b", "vllm-0.20.1"): {"kernel-choice"},
+    ("gemma-4-31b", "vllm-0.23.0"): {"kernel-choice"},
+    ("qwen3.5-35b-mxfp4-online", "vllm-0.17.1-cu130"): {"fork-variable"},
+    ("qwen3.5-35b-mxfp4-online", "vllm-0.20.1"): {"fork-variable"},
+    ("qwen3.5-35b-mxfp4-online", "vllm-0.23.0"): {"fork-variable"},
+    ("qwen3.5-35b-mxfp4-online", "vllm-0.33.0"): {"fork-variable"},
+    ("qwen3.6-35b-nvfp4", "vllm-0.20.1"): {"flag-not-in-release", "kernel-choice"},
+    ("qwen3.6-35b-nvfp4-sglang", "vllm-0.20.1"): {"known-bad"},
+    ("nemotron-3-nano-w4a16-mtp", "vllm-0.33.0"): {"known-bad"},
+}
+
+
+@pytest.mark.parametrize(("name", "on"), ELSEWHERE)
+def test_what_a_recipe_would_need_on_an_engine_that_it_is_not_for(name: str, on: str) -> None:
+    found = {one.rule for one in check_file(recipes.path_of(name), on) if one.counts}
+    assert found - {"engine-not-listed"} == ELSEWHERE[name, on]
+
+
 WRITE_UPS: tuple[tuple[str, str, dict[str, Any], set[str]], ...] = (
     # what the write-ups set, on the engines that there are; every line of it that does nothing there is found
     (
