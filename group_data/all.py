@@ -3,6 +3,8 @@
 __all__ = (
     "clock_skew",
     "deep",
+    "driver_policy",
+    "driver_reboot",
     "engine",
     "hub",
     "hub_token",
@@ -85,6 +87,13 @@ keep_releases = 1
 # Whether tasks/verify.py also reads every file of the releases in use, which takes a minute or two: say it there, with
 # --data deep=true.
 deep = False
+
+# What happens on a host whose driver must not serve (catalog/drivers.yaml). "check": it is left as it is, and the
+# commands that mend it are shown. "install": apt installs the policy's packages, from the Spark repository only.
+driver_policy = "check"
+
+# After such an installation: True reboots the host, waits for it and goes on; False asks for the reboot.
+driver_reboot = False
 
 # Seconds that a host's clock may differ from this machine's: more breaks certificates and the order of logs.
 clock_skew = 60.0

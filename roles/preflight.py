@@ -2,7 +2,7 @@
 
 from pyinfra import host, logger
 
-from roles._lib import operations, runs, wheel_sources
+from roles._lib import driver, operations, runs, wheel_sources
 
 
 def check() -> None:
@@ -15,4 +15,7 @@ def check() -> None:
     if run.blocked:
         for line in run.blocked.splitlines():
             logger.error(f"{host.print_prefix}{line}")
-        operations.refuse(run.blocked)
+        if driver.mends(run):
+            driver.mend(run)
+        else:
+            operations.refuse(run.blocked)

@@ -11,6 +11,7 @@ from sparkfleet.agent.shapes import (
     BadDriver,
     Directory,
     DiskNeed,
+    DriverOrder,
     Expectation,
     GarbageOrder,
     Glance,
@@ -75,6 +76,7 @@ class Desired:
     host: str
     agent: str
     requirements: Requirements
+    driver: DriverOrder
     account: AccountOrder
     wheels: tuple[WheelsOrder, ...]
     releases: tuple[Release, ...]
@@ -91,6 +93,7 @@ def desired(plan: HostPlan, limits: TextFile, units: Callable[[HostPlan], tuple[
         host=plan.host,
         agent=agent_hash(),
         requirements=_requirements(plan),
+        driver=_driver(plan),
         account=AccountOrder(
             Account(USER, f"{STATE}/home", ("video", "render")),
             _DIRECTORIES,
@@ -150,6 +153,7 @@ def _requirements(plan: HostPlan) -> Requirements:
         driver_minimum=plan.driver_minimum,
         driver_minimum_of=plan.driver_minimum_of,
         driver_newest_known=policy.newest_known,
+        driver_command=f"sudo apt-get update && sudo apt-get install {' '.join(policy.packages)}",
         drivers_bad=tuple(BadDriver(one.version, one.why) for one in policy.known_bad),
         compiles=any(engine(one.engine).gpu for one in plan.releases),
         python=plan.python,
@@ -158,6 +162,17 @@ def _requirements(plan: HostPlan) -> Requirements:
         disk=(*wheels, *releases, *models),
         clock_skew=plan.clock_skew,
         ports=tuple(one.port for one in plan.recipes),
+    )
+
+
+def _driver(plan: HostPlan) -> DriverOrder:
+    policy = drivers()
+    return DriverOrder(
+        packages=policy.packages,
+        repository=policy.repository,
+        minimum=plan.driver_minimum,
+        bad=tuple(one.version for one in policy.known_bad),
+        log=f"{LOGS}/driver.log",
     )
 
 

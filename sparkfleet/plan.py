@@ -119,6 +119,8 @@ class HostPlan(_Plain):
     host: str
     driver_minimum: str
     driver_minimum_of: str
+    driver_install: bool
+    driver_reboot: bool
     python: str
     memory: int
     clock_skew: float
@@ -157,6 +159,8 @@ def plan_host(host: str, data: Mapping[str, object]) -> HostPlan:
         host=host,
         driver_minimum=driver_minimum,
         driver_minimum_of=driver_minimum_of,
+        driver_install=chosen.driver_policy == "install",
+        driver_reboot=chosen.driver_reboot,
         python=chosen.python,
         memory=round((need + chosen.os_reserve) * GIB),
         clock_skew=chosen.clock_skew,

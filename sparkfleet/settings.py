@@ -52,6 +52,8 @@ class Settings(BaseModel):
         description="address of a hub or mirror, or None for the client's",
     )
     hub_token: str | None = Field(description="file on the control machine that holds a token of the hub, or None")
+    driver_policy: Literal["check", "install"] = Field(description="'check' or 'install'")
+    driver_reboot: bool = Field(description="True or False: whether a host is rebooted for a driver just installed")
     os_reserve: float = Field(ge=0, le=64, description="GiB of memory that recipes leave alone")
     rollback_to: str | None = Field(description="a release that served, or the beginning of its name; None: the last")
     keep_releases: int = Field(ge=0, description="a number of releases")

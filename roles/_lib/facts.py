@@ -39,6 +39,7 @@ class Run:
     seen: Observed | None = None
     trouble: str = ""
     failed: str = ""
+    mending: bool = False
     done: list[Change] = field(default_factory=list)
 
     def pending(self) -> tuple[Change, ...]:

@@ -24,7 +24,7 @@ def converge(role: str, what: str, orders: Orders) -> None:
     A host that is as it should be gets no operation at all: that is what makes a second run cost one login.
     """
     before = ROLES[: ROLES.index(role) + 1]
-    if any(change.role in before for change in current().pending()):
+    if current().mending or any(change.role in before for change in current().pending()):
         _converge(name=f"{role} | {what}", role=role, orders=orders, always=False)
 
 

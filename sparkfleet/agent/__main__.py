@@ -25,6 +25,7 @@ from .shapes import (
     AccountOrder,
     Author,
     DeepOrder,
+    DriverOrder,
     GarbageOrder,
     Question,
     Release,
@@ -82,9 +83,24 @@ def _observe() -> int:
 
 
 def _apply(role: str) -> int:
-    from . import account, deep, garbage, lock, release, seal, service, switch, verify, vocab, weights, wheels
+    from . import (
+        account,
+        deep,
+        driver_install,
+        garbage,
+        lock,
+        release,
+        seal,
+        service,
+        switch,
+        verify,
+        vocab,
+        weights,
+        wheels,
+    )
 
     roles: dict[str, tuple[type[Any], Callable[[Any, Author], None]]] = {
+        "driver": (DriverOrder, driver_install.apply),
         "account": (AccountOrder, account.apply),
         "wheels": (WheelsOrder, wheels.apply),
         "engine": (Release, release.apply),

@@ -325,6 +325,20 @@ class DeepOrder:
 
 
 @dataclass(frozen=True)
+class DriverOrder:
+    """Packages of the driver, to be taken from the apt repository labelled ``repository`` and no other.
+
+    ``minimum`` and ``bad`` say which versions would not help.
+    """
+
+    packages: tuple[str, ...]
+    repository: str
+    minimum: str
+    bad: tuple[str, ...]
+    log: str
+
+
+@dataclass(frozen=True)
 class Author:
     """Who changes a host: sparkfleet's revision, and the person on the control machine."""
 
@@ -357,7 +371,8 @@ class BadDriver:
 class Requirements:
     """What preflight asks of a machine before anything is changed.
 
-    ``driver_minimum_of`` says who asks for that driver, ``compiles`` whether an engine builds kernels on the host.
+    ``driver_minimum_of`` says who asks for that driver, ``driver_command`` installs one, ``compiles``: an engine builds
+    kernels on the host.
     """
 
     compute_capability: str
@@ -366,6 +381,7 @@ class Requirements:
     driver_minimum_of: str
     driver_newest_known: str
     drivers_bad: tuple[BadDriver, ...]
+    driver_command: str
     compiles: bool
     python: str
     systemd_minimum: int

@@ -51,6 +51,8 @@ class Drivers(_Strict):
         bad = {one.version for one in self.known_bad}
         if both := sorted(bad & {one.version for one in self.known_good}):
             raise ValueError(f"{', '.join(both)}: both good and bad")
+        if not any(one.startswith("nvidia-driver-") for one in self.packages):
+            raise ValueError("packages: expected one nvidia-driver-... among them")
         if _Version(self.newest_known) < _Version(self.minimum):
             raise ValueError("known_good: expected one that is not older than the minimum")
         return self

@@ -56,6 +56,8 @@ DATA: dict[str, Any] = {
     "keep_releases": 1,
     "deep": False,
     "clock_skew": 60.0,
+    "driver_policy": "check",
+    "driver_reboot": False,
     "ssh_hostname": "192.0.2.1",
     "_sudo": True,
 }
@@ -110,6 +112,7 @@ def requirements(**changes: Any) -> Requirements:
         driver_minimum="580.142",
         driver_minimum_of="the policy",
         driver_newest_known="590.48.01",
+        driver_command="sudo apt-get install x",
         drivers_bad=(BadDriver("580.126.09", "it is bad"),),
         compiles=True,
         python="3.12",

@@ -18,6 +18,9 @@ _PLACES = (
 )
 
 
+_MODULES = Path("/lib/modules")
+
+
 def look() -> Kernel:
     """Look at what runs and at the boot loader's files."""
     running = kernel_text("/proc/sys/kernel/osrelease") or platform.release()
@@ -61,7 +64,9 @@ def parse_kho(content: str) -> str | None:
 
 def has_module(version: str) -> bool | None:
     """Whether ``version`` has the driver's module, None for a kernel whose modules are not on this machine at all."""
-    home = Path("/lib/modules") / version
-    if "/" in version or not home.is_dir():
-        return None
-    return any(True for place in _PLACES for _ in home.glob(place))
+    return bool(modules(version)) if "/" not in version and (_MODULES / version).is_dir() else None
+
+
+def modules(version: str) -> list[Path]:
+    """The driver's module for a kernel, wherever it is."""
+    return [found for place in _PLACES for found in (_MODULES / version).glob(place)]

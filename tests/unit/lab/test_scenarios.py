@@ -167,5 +167,5 @@ def test_no_scenario_holds_a_serial_number() -> None:
 
 
 def test_an_unknown_scenario_names_those_there_are() -> None:
-    with pytest.raises(UserError, match="Scenario 'fine' does not exist; there are garbage, good, "):
+    with pytest.raises(UserError, match="Scenario 'fine' does not exist; there are first-update, garbage, good, "):
         scenarios.load("fine")
