@@ -143,7 +143,7 @@ def test_a_plan_with_a_module_for_the_next_kernel_is_good() -> None:
     ],
 )
 def test_a_plan_that_would_leave_a_spark_without_gpu_is_refused(plan: Planned, boots: str | None, said: str) -> None:
-    with pytest.raises(HostError, match="Nothing was installed|cannot be told") as error:
+    with pytest.raises(HostError, match="Nothing was installed") as error:
         check_plan(plan, DRIVER, boots, never)
     assert said in str(error.value)
 
