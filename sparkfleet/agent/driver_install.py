@@ -105,7 +105,9 @@ def check_candidate(name: str, candidate: Candidate | None, labels: Mapping[str,
     if candidate is None:
         raise HostError(f"driver: apt knows no package {name}. Is the Spark repository in its sources?")
     remote = [
-        (priority, labels.get(source, "")) for priority, source in candidate.sources if "/dpkg/status" not in source
+        (priority, labels.get(source) or "a repository without a label")
+        for priority, source in candidate.sources
+        if "/dpkg/status" not in source
     ]
     best = max((priority for priority, _ in remote), default=0)
     origins = {label for priority, label in remote if priority == best}
