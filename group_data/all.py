@@ -19,6 +19,7 @@ __all__ = (
     "rollback_to",
     "settings_version",
     "sources",
+    "uninstall_keeps",
     "vocabularies",
     "wheelhouse",
     "wheelhouse_from",
@@ -94,6 +95,9 @@ driver_policy = "check"
 
 # After such an installation: True reboots the host, waits for it and goes on; False asks for the reboot.
 driver_reboot = False
+
+# What tasks/uninstall.py leaves on a host: weights take a day to fetch, and logs say what was. [] leaves nothing.
+uninstall_keeps = ["weights", "logs"]
 
 # Seconds that a host's clock may differ from this machine's: more breaks certificates and the order of logs.
 clock_skew = 60.0

@@ -1,6 +1,6 @@
 """A plan in the shapes that the agent takes: orders, and the question that observes what they are about."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 
 from sparkfleet.agent.seal import PatchOrder
@@ -19,6 +19,7 @@ from sparkfleet.agent.shapes import (
     Question,
     Release,
     ReleaseState,
+    RemovalOrder,
     Requirements,
     TextFile,
     Unit,
@@ -28,7 +29,7 @@ from sparkfleet.agent.shapes import (
     Weights,
     WheelsOrder,
 )
-from sparkfleet.bundle import agent_hash
+from sparkfleet.bundle import AGENT, agent_hash
 from sparkfleet.catalog.drivers import drivers
 from sparkfleet.catalog.engines import engine, uv
 from sparkfleet.catalog.issues import rules
@@ -132,7 +133,15 @@ def question(wanted: Desired, now: float, author: Author, adopt: bool) -> Questi
 
 def garbage(releases: Iterable[ReleaseState]) -> GarbageOrder:
     """The order to remove ``releases``."""
-    return GarbageOrder(RELEASES, CACHES, LOGS, tuple(one.name for one in releases))
+    return GarbageOrder(RELEASES, CACHES, LOGS, WHEELS, tuple(one.name for one in releases))
+
+
+def removal(keep: Collection[str]) -> RemovalOrder:
+    """The order to take off a host what is ours, but for weights or logs if they are to be kept."""
+    trees = [f"{OPT}/{name}" for name in ("releases", "tools", "vocab")]
+    trees += [f"{STATE}/{name}" for name in ("wheels", "generations", "home")] + [CACHES]
+    trees += [tree for name, tree in (("weights", MODELS), ("logs", LOGS)) if name not in keep]
+    return RemovalOrder(AGENT, tuple(trees), (OPT, STATE, ETC, MODELS, LOGS))
 
 
 def _requirements(plan: HostPlan) -> Requirements:

@@ -128,6 +128,7 @@ class HostPlan(_Plain):
     vocabularies_from: str | None
     rollback_to: str | None
     keep_releases: int
+    uninstall_keeps: tuple[str, ...]
     warnings: tuple[str, ...]
     hub: str | None
     hub_token: str | None
@@ -168,6 +169,7 @@ def plan_host(host: str, data: Mapping[str, object]) -> HostPlan:
         vocabularies_from=chosen.vocabularies,
         rollback_to=chosen.rollback_to,
         keep_releases=chosen.keep_releases,
+        uninstall_keeps=tuple(chosen.uninstall_keeps),
         warnings=warnings,
         hub=chosen.hub.rstrip("/") if chosen.hub else None,
         hub_token=chosen.hub_token,

@@ -57,6 +57,7 @@ class Settings(BaseModel):
     os_reserve: float = Field(ge=0, le=64, description="GiB of memory that recipes leave alone")
     rollback_to: str | None = Field(description="a release that served, or the beginning of its name; None: the last")
     keep_releases: int = Field(ge=0, description="a number of releases")
+    uninstall_keeps: list[Literal["weights", "logs"]] = Field(description="a list of 'weights' and 'logs', or []")
     deep: bool = Field(description="True or False, for tasks/verify.py")
     clock_skew: float = Field(gt=0, description="seconds")
 

@@ -9,7 +9,7 @@ from pyinfra.api.state import State
 
 from roles._lib.facts import Run, author, current, execute, observe
 from sparkfleet.agent import wire
-from sparkfleet.bundle import agent_hash, installed_agent
+from sparkfleet.bundle import agent_hash, carried_agent, installed_agent
 from sparkfleet.changes import ROLES, Change
 from sparkfleet.desired import Desired
 from sparkfleet.errors import UserError
@@ -33,6 +33,13 @@ def order(role: str, what: str, orders: Orders) -> None:
     _converge(name=f"{role} | {what}", role=role, orders=orders, always=True)
 
 
+def take_off(what: str, orders: Orders) -> None:
+    """Add the operation that removes sparkfleet from this host, even if it is blocked. The agent that does it comes
+    along and runs from memory.
+    """
+    _take_off(name=f"uninstall | {what}", orders=orders)
+
+
 def refuse(reason: str, role: str = "preflight", what: str = "a host that does not pass is left as it is") -> None:
     """Fail this host, and only this one, before anything is changed on it."""
     _refuse(name=f"{role} | {what}", reason=reason)
@@ -49,6 +56,11 @@ def _converge(role: str, orders: Orders, always: bool) -> Generator[FunctionComm
         for change in todo:
             logger.info(f"{host.print_prefix}{role}: {change}")
     yield FunctionCommand(_carry_out, (run, role, orders), {})
+
+
+@operation()
+def _take_off(orders: Orders) -> Generator[FunctionCommand, None, None]:
+    yield FunctionCommand(_remove, (current(), orders), {})
 
 
 @operation()
@@ -76,18 +88,26 @@ def _carry_out(state: State, host: Host, run: Run, role: str, orders: Orders) ->
     return True
 
 
+def _remove(state: State, host: Host, run: Run, orders: Orders) -> bool:
+    command, code = carried_agent("apply uninstall")
+    good = all(_give(host, command, one, code) for one in orders(run.wanted, run))
+    observe(run, adopt=False)
+    run.failed = "" if good else "uninstall"
+    return good
+
+
 def _give_all(host: Host, run: Run, role: str, orders: Orders) -> bool:
     try:
-        return all(_give(host, role, one) for one in orders(run.wanted, run))
+        return all(_give(host, installed_agent(f"apply {role}"), one) for one in orders(run.wanted, run))
     except UserError as error:  # what an order takes is not on this machine: the other hosts may do without it
         logger.error(f"{host.print_prefix}{error}")
         return False
 
 
-def _give(host: Host, role: str, one: object) -> bool:
-    lines = [wire.encode(author()), wire.encode(one)]
+def _give(host: Host, command: str, one: object, *before: str) -> bool:
+    lines = [*before, wire.encode(author()), wire.encode(one)]
     try:
-        good, _ = execute(host, installed_agent(f"apply {role}"), lines, show=True)
+        good, _ = execute(host, command, lines, show=True)
     except ConnectionError as error:
         logger.error(f"{host.print_prefix}the connection was lost ({error}). Run again: the host goes on from there.")
         return False

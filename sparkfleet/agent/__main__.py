@@ -29,6 +29,7 @@ from .shapes import (
     GarbageOrder,
     Question,
     Release,
+    RemovalOrder,
     RollbackOrder,
     ServeOrder,
     ServiceOrder,
@@ -90,6 +91,7 @@ def _apply(role: str) -> int:
         garbage,
         lock,
         release,
+        removal,
         seal,
         service,
         switch,
@@ -112,6 +114,7 @@ def _apply(role: str) -> int:
         "deep": (DeepOrder, deep.apply),
         "rollback": (RollbackOrder, switch.apply),
         "gc": (GarbageOrder, garbage.apply),
+        "uninstall": (RemovalOrder, removal.apply),
     }
     shape, apply = roles[role]
     author_line, order_line = sys.stdin.read().splitlines()

@@ -33,6 +33,7 @@ def apply(order: AccountOrder, author: Author) -> None:
     A user that was removed gets its former number back, so that what it owned is its own again.
     """
     known = receipt.read().get("account", {})
+    created = bool(known.get("created", look(order.account) is None))
     _ensure_user(order.account, known.get("uid"), known.get("gid"))
     for directory in order.directories:
         if ensure_directory(directory):
@@ -45,7 +46,7 @@ def apply(order: AccountOrder, author: Author) -> None:
     assert state
     receipt.record(
         author,
-        account={"name": order.account.name, "uid": state.uid, "gid": state.gid},
+        account={"name": order.account.name, "uid": state.uid, "gid": state.gid, "created": created},
         directories=[directory.path for directory in order.directories],
         files=[file.path for file in order.files],
     )

@@ -6,7 +6,7 @@ import shutil
 from dataclasses import asdict
 from pathlib import Path
 
-from . import generations, receipt, release
+from . import generations, receipt, release, wheels
 from .errors import HostError
 from .progress import say
 from .shapes import Author, GarbageOrder
@@ -28,9 +28,18 @@ def apply(order: GarbageOrder, author: Author) -> None:
         (Path(order.logs) / f"build-{name}.log").unlink(missing_ok=True)
         say(f"removed release {name}" + (f": {size / 1e9:.1f} GB" if size else ""))
     _remove_rubble(home)
+    freed = wheels.forget(Path(order.wheels), _locks(home))
+    if freed:
+        say(f"removed wheels that no release is built from: {freed / 1e9:.1f} GB")
     content = receipt.read()
     needed = {pair for one in generations.served(content) for pair in one.units.items()}
     generations.forget(needed | set(generations.digests(content).items()))
+
+
+def _locks(home: Path) -> dict[str, str]:
+    """The lock of each release that is there, by its name."""
+    there = (home / one.name for one in release.look(str(home)) if one.sealed)
+    return {path.name: (path / "requirements.lock").read_text(encoding="utf-8") for path in there}
 
 
 def _refuse_used(path: Path) -> None:

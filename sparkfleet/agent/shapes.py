@@ -313,7 +313,17 @@ class GarbageOrder:
     home: str
     caches: str
     logs: str
+    wheels: str
     releases: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class RemovalOrder:
+    """Take off a host what is ours: ``trees`` with all that is in them, ``directories`` if nothing is left in them."""
+
+    agent: str
+    trees: tuple[str, ...]
+    directories: tuple[str, ...]
 
 
 @dataclass(frozen=True)

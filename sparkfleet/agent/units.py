@@ -86,7 +86,7 @@ def change(wanted: tuple[Unit, ...], retired: tuple[str, ...], author: Author) -
     """
     known: dict[str, Any] = dict(receipt.read().get("units", {}))
     for name in retired:
-        _retire(name, known.pop(name, {}))
+        retire(name, known.pop(name, {}))
         receipt.record(author, units=known)
     for unit in wanted:
         (state,) = look((unit.name,))
@@ -118,14 +118,14 @@ def _edited_before(unit: Unit, state: UnitState) -> bool:
 def refuse_foreign(wanted: tuple[Unit, ...]) -> None:
     """Raise HostError when a file that is not ours is where one of a wanted unit belongs. Nothing is changed then."""
     for file in (file for unit in wanted for file in unit.files):
-        if not _is_ours(file.path):
+        if not is_ours(file.path):
             raise HostError(
                 f"{file.path}: a file that is not ours is in the way (it lacks the line '{MARK}'). Move it away, "
                 f"or give the recipe another name."
             )
 
 
-def _is_ours(path: str) -> bool:
+def is_ours(path: str) -> bool:
     """Whether a file carries our mark; what is not there or no file is nobody's."""
     try:
         return MARK in Path(path).read_text(encoding="utf-8", errors="replace")[:2000]
@@ -198,8 +198,9 @@ def _tell_while(process: "subprocess.Popen[str]", unit: Unit) -> None:
             shown = said
 
 
-def _retire(name: str, entry: dict[str, Any]) -> None:
-    if odd := [path for path in entry.get("files", []) if not _is_ours(path)]:
+def retire(name: str, entry: dict[str, Any]) -> None:
+    """Stop and remove a unit of ours. Raises HostError when one of its files is somebody else's now."""
+    if odd := [path for path in entry.get("files", []) if not is_ours(path)]:
         raise HostError(f"{name}: to be removed, but {odd[0]} is not ours any more (it lacks '{MARK}'). Move it away.")
     say(f"removing {name}: no recipe of this host any more")
     subprocess.run(("systemctl", "disable", "--now", name), stdin=subprocess.DEVNULL, capture_output=True, check=False)

