@@ -246,9 +246,9 @@ def test_where_nobody_has_measured_it_a_release_takes_what_its_wheels_come_to() 
 
 
 def test_the_driver_is_the_newest_that_anyone_asks_for() -> None:
-    assert plan._driver_minimum([]) == "580.142"
-    assert plan._driver_minimum([engine(driver_minimum="580.65.06"), engine()]) == "580.142"
-    assert plan._driver_minimum([engine(driver_minimum="600.9"), engine(driver_minimum="600.10")]) == "600.10"
+    assert plan._driver_minimum([]) == ("580.142", "the policy")
+    assert plan._driver_minimum([engine(driver_minimum="580.65.06"), engine()])[0] == "580.142"
+    assert plan._driver_minimum([engine(driver_minimum="600.9"), engine(driver_minimum="600.10")])[0] == "600.10"
 
 
 def test_uvs_words_are_told_without_addresses(given: tuple[Engine, Path], monkeypatch: pytest.MonkeyPatch) -> None:
