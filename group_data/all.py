@@ -1,6 +1,7 @@
 """Every setting, its default and why. Override one for a host or a group in the inventory."""
 
 __all__ = (
+    "api_key_file",
     "clock_skew",
     "deep",
     "driver_policy",
@@ -10,6 +11,7 @@ __all__ = (
     "hub_token",
     "keep_releases",
     "lock",
+    "memory_total",
     "models",
     "os_reserve",
     "python",
@@ -19,7 +21,9 @@ __all__ = (
     "rollback_to",
     "settings_version",
     "sources",
+    "systemd",
     "uninstall_keeps",
+    "usage_statistics",
     "vocabularies",
     "wheelhouse",
     "wheelhouse_from",
@@ -67,6 +71,10 @@ models = "/srv/sparkfleet/models"
 # A directory on this machine that `sparkfleet vocab --dest` filled: for gpt-oss on engines up to vLLM 0.30, when this
 # machine has no internet. None: they are had once, through the package index or from their own address, and kept.
 vocabularies = None
+# GiB that a Spark's kernel says it has (MemTotal): recipes are fitted into it, those that do not fit together exclude
+# each other, and the share of it that an engine may ask for is worked out. A machine that has less than its recipes
+# need is stopped by preflight: set what it has, then.
+memory_total = 121.7
 
 # Where models come from that are in no such directory. None: the Hugging Face hub; else the address of a mirror.
 hub = None
@@ -101,3 +109,13 @@ uninstall_keeps = ["weights", "logs"]
 
 # Seconds that a host's clock may differ from this machine's: more breaks certificates and the order of logs.
 clock_skew = 60.0
+
+# A file on this machine whose first line is the key that clients must send (`Authorization: Bearer ...`). Needed by
+# recipes that listen on more than loopback; asked for by every recipe of the host once it is set.
+api_key_file = None
+
+# Whether engines may tell the vLLM project what they run on. What they send is not ours to give away.
+usage_statistics = False
+
+# The systemd that units are written for, and that a host must at least have: DGX OS has 255.
+systemd = 255

@@ -26,5 +26,6 @@ def settings() -> dict[str, object]:
         "wheelhouse": f"{ON_HOST}/wheelhouse/{house.name}",
         "lock": str(house / wheelhouse.COMPLETE),
         "models": f"{ON_HOST}/models/{models.default_path().name}",
+        "systemd": 252,  # that of Debian bookworm
         "os_reserve": 1.0,  # the hosts share this machine's memory; nothing freezes if it runs out
     }

@@ -12,6 +12,8 @@ def check() -> None:
     for finding in run.seen.findings if run.seen else ():
         if finding.severity == "warn":
             logger.warning(f"{host.print_prefix}{finding.what}. {finding.remedy}.")
+    for note in run.plan.notes if run.pending() else ():
+        logger.info(f"{host.print_prefix}{note}")
     if run.blocked:
         for line in run.blocked.splitlines():
             logger.error(f"{host.print_prefix}{line}")

@@ -131,7 +131,10 @@ def retired(wanted: Desired, seen: Observed) -> tuple[str, ...]:
 
 def _running(unit: Unit, found: UnitState | None, seen: Observed) -> Iterator[Change]:
     if found is None or found.load == "not-found":
-        yield Change("service", unit.name, "missing", "enable and start")
+        yield Change("service", unit.name, "missing", "lay down" if unit.standby else "enable and start")
+        return
+    if unit.standby:
+        yield from _waiting(unit, found)
         return
     if found.enabled != "enabled":
         yield Change("service", unit.name, found.enabled or "not enabled", "enable")
@@ -149,6 +152,13 @@ def _running(unit: Unit, found: UnitState | None, seen: Observed) -> Iterator[Ch
         yield Change("service", unit.name, "systemd has an older file in mind", "reload")
 
 
+def _waiting(unit: Unit, found: UnitState) -> Iterator[Change]:
+    if found.enabled == "enabled":
+        yield Change("service", unit.name, "enabled, and there is no room for it", "disable")
+    elif found.needs_reload:
+        yield Change("service", unit.name, "systemd has an older file in mind", "reload")
+
+
 def _rebuilt(unit: Unit, found: UnitState, seen: Observed) -> bool:
     release = next((one for one in seen.releases if unit.release.endswith(f"/{one.name}")), None)
     return release is None or not release.sealed or release.built > found.started
@@ -156,7 +166,7 @@ def _rebuilt(unit: Unit, found: UnitState, seen: Observed) -> bool:
 
 def _suspect(unit: Unit, found: UnitState, seen: Observed) -> bool:
     """Whether the process was started after one of its files was changed behind our back."""
-    states = ((file, seen.paths.get(file.path)) for file in unit.files)
+    states = ((file, seen.paths.get(file.path)) for file in unit.files if file.starts)
     return any(state and state.sha256 != file.sha256 and found.started >= state.mtime for file, state in states)
 
 

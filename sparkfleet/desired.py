@@ -1,26 +1,31 @@
 """A plan in the shapes that the agent takes: orders, and the question that observes what they are about."""
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
 
+from sparkfleet.agent.rules import PLACE
 from sparkfleet.agent.seal import PatchOrder
 from sparkfleet.agent.shapes import (
     Account,
     AccountOrder,
     Author,
     BadDriver,
+    Clause,
+    Condition,
     Directory,
     DiskNeed,
     DriverOrder,
     Expectation,
     GarbageOrder,
     Glance,
+    Guard,
     Hub,
     Question,
     Release,
     ReleaseState,
     RemovalOrder,
     Requirements,
+    Rule,
     TextFile,
     Unit,
     Vocabularies,
@@ -39,6 +44,7 @@ from sparkfleet.harmony import DIRECTORY
 from sparkfleet.plan import (
     CACHES,
     ETC,
+    GIB,
     LOGS,
     MODELS,
     OPT,
@@ -52,10 +58,9 @@ from sparkfleet.plan import (
     ReleasePlan,
 )
 
-#: Of the machine whatever the plan: what a GB10 says of itself, and the oldest systemd whose sandboxing units use.
+#: Of the machine whatever the plan: what a GB10 says of itself.
 COMPUTE_CAPABILITY = "12.1"
 ARCHITECTURE = "aarch64"
-SYSTEMD_MINIMUM = 252
 
 _DIRECTORIES = (
     Directory(OPT, "root", "root", 0o755),
@@ -103,10 +108,10 @@ def desired(plan: HostPlan, limits: TextFile, units: Callable[[HostPlan], tuple[
         wheels=tuple(_wheels(one) for one in plan.releases if one.supply.kind != "host"),
         releases=tuple(_release(release) for release in plan.releases),
         patches=tuple(PatchOrder(release.path, release.patch_set, release.assertions) for release in plan.releases),
-        vocab=_vocabularies(plan),
+        vocab=_vocabularies(plan.vocabularies),
         weights=tuple(_weights(plan, one) for one in plan.recipes),
         units=units(plan),
-        expectations=tuple(expectation(one) for one in plan.recipes),
+        expectations=tuple(expectation(one) for one in plan.recipes if one.running),
     )
 
 
@@ -162,11 +167,11 @@ def _requirements(plan: HostPlan) -> Requirements:
         driver_minimum=plan.driver_minimum,
         driver_minimum_of=plan.driver_minimum_of,
         driver_newest_known=policy.newest_known,
-        driver_command=f"sudo apt-get update && sudo apt-get install {' '.join(policy.packages)}",
-        drivers_bad=tuple(BadDriver(one.version, one.why) for one in policy.known_bad),
+        driver_command=_driver_command(),
+        drivers_bad=_bad_drivers(),
         compiles=any(engine(one.engine).gpu for one in plan.releases),
         python=plan.python,
-        systemd_minimum=SYSTEMD_MINIMUM,
+        systemd_minimum=plan.systemd,
         memory=plan.memory,
         disk=(*wheels, *releases, *models),
         clock_skew=plan.clock_skew,
@@ -203,10 +208,58 @@ def _release(plan: ReleasePlan) -> Release:
     )
 
 
-def _vocabularies(plan: HostPlan) -> Vocabularies:
-    if not plan.vocabularies:
+def guard(plan: HostPlan, one: RecipePlan) -> Guard:
+    """What must be true when the unit of a recipe starts."""
+    return Guard(
+        recipe=one.name,
+        release=f"{RELEASES}/{one.release}",
+        weights=_glance(_weights(plan, one)),
+        memory=round(one.need.starting * GIB),
+        arithmetic=one.need.arithmetic,
+        utilization=one.utilization or 0.0,
+        port=one.port,
+        vocabularies=_vocabularies(one.vocabularies),
+        rules=tuple(rule for rule in rules() if _is_of_the_driver(rule)),
+        compute_capability=COMPUTE_CAPABILITY,
+        driver_minimum=plan.driver_minimum,
+        driver_minimum_of=plan.driver_minimum_of,
+        driver_command=_driver_command(),
+        drivers_bad=_bad_drivers(),
+    )
+
+
+def _is_of_the_driver(rule: Rule) -> bool:
+    """Whether a rule stops a deploy for what a guard can see: GPU, driver and what is asked of them."""
+    named = {clause.fact for clause in _clauses(rule.when)} | {rule.each or "lab"}
+    named |= {place[1] for text in (rule.what, rule.remedy) for place in PLACE.finditer(text)}
+    return rule.severity == "stop" and all(_is_seen_by_guards(fact) for fact in named)
+
+
+def _is_seen_by_guards(fact: str) -> bool:
+    head, _, rest = fact.partition(".")
+    return head in ("each", "lab", "gpu", "driver", "kernel") or (
+        head == "needs" and rest in Guard.__dataclass_fields__
+    )
+
+
+def _clauses(condition: Condition) -> Iterator[Clause]:
+    yield from condition.clauses
+    for one in condition.any:
+        yield from _clauses(one)
+
+
+def _driver_command() -> str:
+    return f"sudo apt-get update && sudo apt-get install {' '.join(drivers().packages)}"
+
+
+def _bad_drivers() -> tuple[BadDriver, ...]:
+    return tuple(BadDriver(one.version, one.why) for one in drivers().known_bad)
+
+
+def _vocabularies(names: tuple[str, ...]) -> Vocabularies:
+    if not names:
         return Vocabularies(DIRECTORY, ())
-    files = (one for one in catalog().vocabularies if one.name.removesuffix(".tiktoken") in plan.vocabularies)
+    files = (one for one in catalog().vocabularies if one.name.removesuffix(".tiktoken") in names)
     return Vocabularies(DIRECTORY, tuple(Vocabulary(one.name, one.cache_name, one.size, one.sha256) for one in files))
 
 

@@ -30,6 +30,7 @@ def expectation(plan: RecipePlan) -> Expectation:
         journal=(*_general(), *_own(serving.journal)),
         prompts=_prompts(recipe.canary),
         speed=_speed(recipe, plan.gpu),
+        address=plan.address,
     )
 
 

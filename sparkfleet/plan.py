@@ -1,8 +1,10 @@
 """What should be true on a host, worked out from its settings and the catalog. Pure: no host is asked."""
 
 import json
+import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Literal
 
@@ -22,6 +24,7 @@ from sparkfleet.errors import UserError
 from sparkfleet.harmony import environment, vocabularies
 from sparkfleet.lint.check import Served, check_host
 from sparkfleet.lint.findings import Unfit
+from sparkfleet.memory.admission import Admission, Need, admit, utilization
 from sparkfleet.patchset import for_lock
 from sparkfleet.settings import Settings, settings
 
@@ -36,6 +39,9 @@ LOGS = "/var/log/sparkfleet"
 CACHES = "/var/cache/sparkfleet"
 ETC = "/etc/sparkfleet"
 USER = "sparkfleet"
+
+#: Where DGX OS has the CUDA toolkit.
+CUDA = "/usr/local/cuda"
 
 GIB = 1024**3
 
@@ -93,7 +99,12 @@ class ReleasePlan(_Plain):
 
 
 class RecipePlan(_Plain):
-    """A recipe the host should serve, from which release, and how."""
+    """A recipe the host should serve, from which release, and how.
+
+    ``running``: it is to run; else it is laid down and waits, because it does not fit beside one that is named before
+    it. ``conflicts``: units that it cannot run beside, ``after`` those of them that are named before it.
+    ``address``: where the host itself reaches it. ``secrets``: the file with its API key; empty where it has none.
+    """
 
     recipe: Recipe = Field(repr=False, exclude=True)
     name: str
@@ -106,6 +117,14 @@ class RecipePlan(_Plain):
     command: tuple[str, ...]
     environment: dict[str, str]
     port: int
+    address: str
+    secrets: str
+    running: bool
+    vocabularies: tuple[str, ...]
+    need: Need
+    utilization: float | None
+    conflicts: tuple[str, ...]
+    after: tuple[str, ...]
 
 
 class HostPlan(_Plain):
@@ -114,6 +133,7 @@ class HostPlan(_Plain):
     ``vocabularies``: names of those its recipes need, to be had from ``vocabularies_from`` if that is set.
     ``warnings``: what ``sparkfleet lint`` says of its recipes.
     ``hub_token`` is the file on the control machine that holds a token, never the token.
+    ``notes``: what a person should know of it, one line each.
     """
 
     host: str
@@ -132,8 +152,12 @@ class HostPlan(_Plain):
     warnings: tuple[str, ...]
     hub: str | None
     hub_token: str | None
+    systemd: int
+    usage_statistics: bool
     releases: tuple[ReleasePlan, ...]
     recipes: tuple[RecipePlan, ...]
+    notes: tuple[str, ...]
+    api_key: SecretStr | None = Field(exclude=True)
 
 
 def plan_host(host: str, data: Mapping[str, object]) -> HostPlan:
@@ -144,7 +168,10 @@ def plan_host(host: str, data: Mapping[str, object]) -> HostPlan:
             raise UserError(f"recipes: {', '.join(twice)} is named twice.")
         recipes = _recipes(chosen)
         wanted = {one.name: _engine_for(chosen, one) for one in recipes}
-        warnings = _lint(host, chosen, recipes, wanted)
+        needs = [need_of(one, wanted[one.name]) for one in recipes]
+        admission = admit(needs, chosen.memory_total, chosen.os_reserve)
+        warnings = _lint(host, chosen, recipes, wanted, admission)
+        api_key = _api_key(chosen)
         supply = _supply(host, chosen)
         releases = {name: _release(chosen, one, supply) for name, one in wanted.items()}
         environments = {one.name: environment(one, wanted[one.name]) for one in recipes}
@@ -154,7 +181,6 @@ def plan_host(host: str, data: Mapping[str, object]) -> HostPlan:
         raise UserError(f"{host}: {error}") from None
     if chosen.hub_token and not Path(chosen.hub_token).is_file():
         raise UserError(f"{host}: hub_token: {chosen.hub_token} is no file on this machine.")
-    need = sum(one.memory.total for one in recipes)
     driver_minimum, driver_minimum_of = _driver_minimum((*recipes, *wanted.values()))
     return HostPlan(
         host=host,
@@ -163,7 +189,7 @@ def plan_host(host: str, data: Mapping[str, object]) -> HostPlan:
         driver_install=chosen.driver_policy == "install",
         driver_reboot=chosen.driver_reboot,
         python=chosen.python,
-        memory=round((need + chosen.os_reserve) * GIB),
+        memory=round((admission.largest + chosen.os_reserve) * GIB),
         clock_skew=chosen.clock_skew,
         vocabularies=tuple(sorted({name for one in recipes for name in vocabularies(one, wanted[one.name])})),
         vocabularies_from=chosen.vocabularies,
@@ -173,19 +199,28 @@ def plan_host(host: str, data: Mapping[str, object]) -> HostPlan:
         warnings=warnings,
         hub=chosen.hub.rstrip("/") if chosen.hub else None,
         hub_token=chosen.hub_token,
+        systemd=chosen.systemd,
+        usage_statistics=chosen.usage_statistics,
         releases=tuple({release.name: release for release in releases.values()}.values()),
-        recipes=tuple(_recipe(chosen, one, releases[one.name], environments[one.name]) for one in recipes),
+        recipes=tuple(
+            _recipe(chosen, one, wanted[one.name], releases[one.name], environments[one.name], admission)
+            for one in recipes
+        ),
+        notes=admission.notes,
+        api_key=api_key,
     )
 
 
-def _lint(host: str, chosen: Settings, recipes: Iterable[Recipe], engines: Mapping[str, Engine]) -> tuple[str, ...]:
+def _lint(
+    host: str, chosen: Settings, recipes: Iterable[Recipe], engines: Mapping[str, Engine], admission: Admission
+) -> tuple[str, ...]:
     """What ``sparkfleet lint`` warns of. Raises Unfit with the errors that it finds."""
     own, none = _own(chosen), Overrides()
     served = [
         Served(one, path_of(one.name, own), engines[one.name], chosen.recipe_overrides.get(one.name, none))
         for one in recipes
     ]
-    findings = check_host(host, served)
+    findings = check_host(host, served, api_key=bool(chosen.api_key_file), apart=admission.conflicts)
     if errors := [one for one in findings if one.counts]:
         raise Unfit(host, errors)
     return tuple(str(one) for one in findings if not one.waived)
@@ -292,26 +327,85 @@ def _lock(chosen: Settings, wanted: Engine) -> str:
         raise UserError(f"engine {wanted.name}: its lock {path} cannot be read ({error}).") from None
 
 
-def _recipe(chosen: Settings, wanted: Recipe, release: ReleasePlan, variables: dict[str, str]) -> RecipePlan:
+def need_of(wanted: Recipe, on: Engine) -> Need:
+    """What a recipe takes on an engine."""
+    memory = wanted.memory
+    return Need(wanted.name, memory.weights, memory.kv, memory.overhead, memory.start_spike, on.gpu)
+
+
+def _api_key(chosen: Settings) -> SecretStr | None:
+    return None if chosen.api_key_file is None else _key_in(Path(chosen.api_key_file).expanduser())
+
+
+def _key_in(path: Path) -> SecretStr:
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        reason = "it is not text" if isinstance(error, UnicodeDecodeError) else error.strerror
+        raise UserError(f"api_key_file: {path} cannot be read ({reason}).") from None
+    if not lines or not re.fullmatch(r"[!-~]{16,}", lines[0]):
+        raise UserError(
+            f"api_key_file: {path}: expected a first line of 16 or more letters, digits and signs without spaces, "
+            f"like that of `openssl rand -hex 32`."
+        )
+    return SecretStr(lines[0])
+
+
+def _recipe(
+    chosen: Settings,
+    wanted: Recipe,
+    on: Engine,
+    release: ReleasePlan,
+    variables: dict[str, str],
+    admission: Admission,
+) -> RecipePlan:
     model_path = f"{MODELS}/{wanted.model.name}"
-    serving = wanted.on(release.engine)
+    serving = wanted.on(on.name)
+    need = need_of(wanted, on)
+    share = utilization(need, chosen.memory_total) if on.gpu else None
+    conflicts = admission.conflicts[wanted.name]
+    before = chosen.recipes[: chosen.recipes.index(wanted.name)]
     return RecipePlan(
         recipe=wanted,
         name=wanted.name,
-        unit=f"vllm-{wanted.name}.service",
         engine=release.engine,
         gpu=release.gpu,
+        unit=unit_of(wanted.name),
         release=release.name,
         model_path=model_path,
         model_source=f"{chosen.models}/{wanted.model.name}",
-        command=_command(wanted, serving, release, model_path),
+        command=_command(wanted, serving, release, model_path, share),
         environment=variables,
         port=wanted.port,
+        address=_reached_at(wanted.bind),
+        secrets=f"{ETC}/{wanted.name}.secrets" if chosen.api_key_file else "",
+        running=wanted.name in admission.running,
+        vocabularies=vocabularies(wanted, on),
+        need=need,
+        utilization=share,
+        conflicts=tuple(unit_of(name) for name in conflicts),
+        after=tuple(unit_of(name) for name in conflicts if name in before),
     )
 
 
-def _command(wanted: Recipe, serving: Serving, release: ReleasePlan, model_path: str) -> tuple[str, ...]:
+def _reached_at(bind: str) -> str:
+    """An address of the host on which what listens on ``bind`` answers."""
+    address = ip_address(bind)
+    if not address.is_unspecified:
+        return bind
+    return "127.0.0.1" if address.version == 4 else "::1"
+
+
+def unit_of(recipe: str) -> str:
+    """The name of a recipe's unit."""
+    return f"vllm-{recipe}.service"
+
+
+def _command(
+    wanted: Recipe, serving: Serving, release: ReleasePlan, model_path: str, share: float | None
+) -> tuple[str, ...]:
     fixed: dict[str, FlagValue] = {"served-model-name": wanted.served_as, "host": wanted.bind, "port": wanted.port}
+    fixed |= {"gpu-memory-utilization": share} if share else {}
     flags = [_flag(name, value) for name, value in (fixed | serving.flags).items()]
     return (f"{release.path}/bin/vllm", "serve", model_path, *flags)
 

@@ -54,11 +54,17 @@ class Settings(BaseModel):
     hub_token: str | None = Field(description="file on the control machine that holds a token of the hub, or None")
     driver_policy: Literal["check", "install"] = Field(description="'check' or 'install'")
     driver_reboot: bool = Field(description="True or False: whether a host is rebooted for a driver just installed")
+    memory_total: float = Field(
+        gt=0, le=4096, description="GiB, the MemTotal of /proc/meminfo that recipes are fitted in"
+    )
     os_reserve: float = Field(ge=0, le=64, description="GiB of memory that recipes leave alone")
     rollback_to: str | None = Field(description="a release that served, or the beginning of its name; None: the last")
     keep_releases: int = Field(ge=0, description="a number of releases")
     uninstall_keeps: list[Literal["weights", "logs"]] = Field(description="a list of 'weights' and 'logs', or []")
     deep: bool = Field(description="True or False, for tasks/verify.py")
+    api_key_file: str | None = Field(description="file on the control machine whose first line is the key, or None")
+    usage_statistics: bool = Field(description="True or False")
+    systemd: int = Field(ge=252, description="version of systemd that units are written for; 252 or newer")
     clock_skew: float = Field(gt=0, description="seconds")
 
     @property

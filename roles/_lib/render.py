@@ -1,7 +1,9 @@
 """Templates to the texts that land on a host."""
 
 import hashlib
+import json
 import re
+from dataclasses import asdict
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -10,8 +12,8 @@ import jinja2
 
 from sparkfleet.agent.shapes import TextFile, Unit
 from sparkfleet.bundle import AGENT
-from sparkfleet.desired import Desired, desired
-from sparkfleet.plan import CACHES, ETC, STATE, USER, HostPlan, RecipePlan
+from sparkfleet.desired import Desired, desired, guard
+from sparkfleet.plan import CACHES, CUDA, ETC, STATE, USER, HostPlan, RecipePlan, ReleasePlan
 
 TEMPLATES = Path(__file__).resolve().parents[2] / "templates"
 
@@ -30,57 +32,98 @@ def limits() -> TextFile:
 
 
 def units(plan: HostPlan) -> tuple[Unit, ...]:
-    """The unit and the environment file of every recipe."""
+    """The unit of every recipe with its files: environment, secrets if it has any, and what its guard looks at."""
     return tuple(_unit(plan, one) for one in plan.recipes)
 
 
 def _unit(plan: HostPlan, one: RecipePlan) -> Unit:
     release = next(release for release in plan.releases if release.name == one.release)
-    unit_path, env_path = f"/etc/systemd/system/{one.unit}", f"{ETC}/{one.name}.env"
+    unit_path, env_path, guard_path = (
+        f"/etc/systemd/system/{one.unit}",
+        f"{ETC}/{one.name}.env",
+        f"{ETC}/{one.name}.guard",
+    )
     service = _render(
         "vllm.service.j2",
         recipe=one.recipe,
         unit=one.unit,
         command=one.command,
+        address=one.address,
+        conflicts=one.conflicts,
+        after=one.after,
+        systemd=plan.systemd,
         release_name=release.name,
         release_path=release.path,
         env_path=env_path,
+        secrets_path=one.secrets,
+        guard_path=guard_path,
         user=USER,
         home=f"{STATE}/home",
         agent=AGENT,
     )
-    environment = _environment(one, release.name)
-    digest = _digest(service, _render("vllm.env.j2", environment=environment), one)
-    files = (
+    content = json.dumps(asdict(guard(plan, one)), indent=1, sort_keys=True)
+    guarded = TextFile(guard_path, _render("vllm.guard.j2", unit=one.unit, content=content), starts=False)
+    environment = _environment(plan, one, release)
+    digest = _digest(plan, one, service, _render("vllm.env.j2", environment=environment))
+    files = [
         TextFile(unit_path, service),
         # Readable by root alone: systemd reads it before it gives up its rights.
         TextFile(env_path, _render("vllm.env.j2", environment=environment | {_DIGEST: digest}), 0o600),
+        guarded,
+    ]
+    if one.secrets and plan.api_key:
+        secret = _render("vllm.secrets.j2", api_key=plan.api_key.get_secret_value())
+        files.append(TextFile(one.secrets, secret, 0o600))
+    return Unit(
+        recipe=one.name,
+        name=one.unit,
+        release=release.path,
+        model=one.recipe.model.name,
+        files=tuple(files),
+        digest=digest,
+        start_timeout=one.recipe.start_timeout,
+        standby=not one.running,
     )
-    model = one.recipe.model.name
-    return Unit(one.name, one.unit, release.path, model, files, digest, one.recipe.start_timeout)
 
 
-def _environment(one: RecipePlan, release: str) -> dict[str, str]:
-    cache_root = f"{CACHES}/{release}"
+def _environment(plan: HostPlan, one: RecipePlan, release: ReleasePlan) -> dict[str, str]:
+    cache_root = f"{CACHES}/{release.name}"
+    # What FlashInfer, Triton and torch compile with at the first start: a unit's own PATH has no ninja, nvcc or ptxas.
+    tools = [f"{release.path}/bin", f"{CUDA}/bin"] if one.gpu else [f"{release.path}/bin"]
     ours = {
         "HF_HUB_OFFLINE": "1",  # the weights are complete; nothing is to be fetched behind our back
-        "VLLM_NO_USAGE_STATS": "1",
-        "DO_NOT_TRACK": "1",
         "HOME": f"{STATE}/home",
-        "PATH": "/usr/local/cuda/bin:/usr/local/bin:/usr/bin:/bin",
+        "PATH": ":".join([*tools, "/usr/local/bin", "/usr/bin", "/bin"]),
         "XDG_CACHE_HOME": cache_root,
         "VLLM_CACHE_ROOT": f"{cache_root}/vllm",
         "TORCHINDUCTOR_CACHE_DIR": f"{cache_root}/inductor",
+        "TORCH_EXTENSIONS_DIR": f"{cache_root}/torch-extensions",
         "TRITON_CACHE_DIR": f"{cache_root}/triton",
-        "FLASHINFER_WORKSPACE_BASE": cache_root,
     }
+    if one.gpu:
+        ours |= {
+            "CUDA_HOME": CUDA,
+            "CUDA_CACHE_PATH": f"{cache_root}/cuda",
+            "CUTE_DSL_CACHE_DIR": f"{cache_root}/cute-dsl",
+            "FLASH_ATTENTION_CUTE_DSL_CACHE_DIR": f"{cache_root}/flash-attention-cute-dsl",
+            "FLASHINFER_WORKSPACE_BASE": cache_root,
+        }
+    if not plan.usage_statistics:
+        ours |= {"VLLM_NO_USAGE_STATS": "1", "DO_NOT_TRACK": "1"}
     return ours | one.environment
 
 
-def _digest(service: str, environment: str, one: RecipePlan) -> str:
+def _digest(plan: HostPlan, one: RecipePlan, *texts: str) -> str:
     model = one.recipe.model
     weights = "".join(file.sha256 for file in model.files) or f"{model.repository}@{model.revision}"
-    return hashlib.sha256(f"{service}\0{environment}\0{weights}".encode()).hexdigest()[:16]
+    key = _mark(plan.api_key.get_secret_value()) if plan.api_key else ""
+    return hashlib.sha256("\0".join((*texts, weights, key)).encode()).hexdigest()[:16]
+
+
+@cache
+def _mark(secret: str) -> str:
+    """Changes with ``secret`` and gives nothing of it away: a digest stands where others may read it."""
+    return hashlib.scrypt(secret.encode(), salt=b"sparkfleet", n=2**14, r=8, p=1, dklen=16).hex()
 
 
 def _render(template: str, **values: Any) -> str:

@@ -6,10 +6,13 @@
     serve              hand out wheels to other hosts until nobody listens any more
     served             the port at which that is done
     fetch              fetch a model from a hub, as told on standard input (the agent runs this itself)
-    ready PORT MODEL PID
+    guard FILE COMMAND...
+                       become COMMAND if all is as FILE says (the first step of a unit's start)
+    ready ADDRESS PORT MODEL PID
                        wait until the engine serves MODEL (the last step of a unit's start)
 
-Exit status: 0 done, 1 a person must mend something (said on standard error), 75 ended because nobody listens any more.
+Exit status: 0 done, 1 a person must mend something (said on standard error), 75 ended because nobody listens any more,
+78 the guard refused.
 """
 
 import hashlib
@@ -45,7 +48,6 @@ ANSWER = "sparkfleet-observed: "
 
 def main(arguments: list[str]) -> int:
     """Run one verb; the exit status."""
-    os.umask(0o022)
     try:
         verb, *rest = arguments or ["help"]
         return _VERBS[verb](*rest)
@@ -70,6 +72,7 @@ def main(arguments: list[str]) -> int:
 def _observe() -> int:
     from .observe import HOME, observe, own_code
 
+    os.umask(0o022)
     question = wire.decode(Question, sys.stdin.read())
     observed = observe(question)
     if question.adopt and not observed.blocked:
@@ -150,11 +153,17 @@ def _fetch() -> int:
     return main()
 
 
-def _ready(port: str, model: str, pid: str) -> int:
+def _guard(path: str, *command: str) -> int:
+    from .guard import guard
+
+    return guard(path, list(command))
+
+
+def _ready(address: str, port: str, model: str, pid: str) -> int:
     from .serving import Engine, wait_until_ready
 
     key = os.environ.get("VLLM_API_KEY", "")  # of the unit's environment, as the engine has it
-    wait_until_ready(Engine(int(port), key), model, int(pid))
+    wait_until_ready(Engine(int(port), key, address), model, int(pid))
     return 0
 
 
@@ -169,6 +178,7 @@ _VERBS: dict[str, Callable[..., int]] = {
     "serve": _serve,
     "served": _served,
     "fetch": _fetch,
+    "guard": _guard,
     "ready": _ready,
     "help": _help,
 }

@@ -15,6 +15,11 @@ def is_held_by(pid: int, port: int) -> bool:
     return any(open_files(one) & sockets for one in (pid, *descendants(pid)))
 
 
+def holder(port: int) -> int | None:
+    """The user whose process listens on TCP ``port``; None where nobody does."""
+    return next((int(fields[7]) for fields in _listeners(port)), None)
+
+
 def descendants(pid: int) -> list[int]:
     """All children of ``pid``, and theirs."""
     found: list[int] = []
@@ -26,14 +31,17 @@ def descendants(pid: int) -> list[int]:
 
 
 def listening(port: int) -> set[str]:
-    inodes = set()
+    return {fields[9] for fields in _listeners(port)}
+
+
+def _listeners(port: int) -> list[list[str]]:
+    """The rows of the kernel's tables of TCP sockets that listen on ``port``."""
+    found = []
     for table in ("/proc/net/tcp", "/proc/net/tcp6"):
         with contextlib.suppress(OSError), open(table, encoding="ascii") as file:
-            for line in file.readlines()[1:]:
-                fields = line.split()
-                if fields[3] == _LISTEN and int(fields[1].rsplit(":", 1)[1], 16) == port:
-                    inodes.add(fields[9])
-    return inodes
+            rows = [line.split() for line in file.readlines()[1:]]
+            found += [row for row in rows if row[3] == _LISTEN and int(row[1].rsplit(":", 1)[1], 16) == port]
+    return found
 
 
 def open_files(pid: int) -> set[str]:

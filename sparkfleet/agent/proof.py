@@ -20,7 +20,7 @@ def verify(expectation: Expectation) -> Verified:
     (state,) = look((expectation.unit,))
     first = expectation.prompts[0].ask if expectation.prompts else ""
     outcome = Verified(expectation.recipe, state.invocation, False, "", first, "", 0.0, round(time.time(), 1))
-    engine = Engine(expectation.port, live.environment_of(state.pid).get("VLLM_API_KEY", ""))
+    engine = Engine(expectation.port, live.environment_of(state.pid).get("VLLM_API_KEY", ""), expectation.address)
     try:
         _check(expectation, state, engine)
         answers = [_ask(expectation, prompt, engine) for prompt in expectation.prompts]

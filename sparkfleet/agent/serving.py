@@ -31,6 +31,7 @@ class Engine:
 
     port: int
     key: str = field(default="", repr=False)
+    address: str = "127.0.0.1"
 
 
 def wait_until_ready(engine: Engine, model: str, pid: int) -> None:
@@ -131,7 +132,7 @@ def _asked(
     engine: Engine, method: str, path: str, body: object = None, timeout: float = 60
 ) -> Iterator[http.client.HTTPResponse]:
     """The response to a request, whose status is 200. Raises NotServing for any other, and when there is none."""
-    connection = http.client.HTTPConnection("127.0.0.1", engine.port, timeout=timeout)
+    connection = http.client.HTTPConnection(engine.address, engine.port, timeout=timeout)
     try:
         payload = json.dumps(body) if body is not None else None
         authorization = {"Authorization": f"Bearer {engine.key}"} if engine.key else {}

@@ -40,11 +40,12 @@ class Directory:
 
 @dataclass(frozen=True)
 class TextFile:
-    """A file of ours, whole, owned by root."""
+    """A file of ours, whole, owned by root. ``starts``: a process is started from it, and runs from what it said."""
 
     path: str
     content: str
     mode: int = 0o644
+    starts: bool = True
 
     @property
     def sha256(self) -> str:
@@ -193,7 +194,10 @@ class Weights:
 
 @dataclass(frozen=True)
 class Unit:
-    """The systemd service of a recipe. ``digest`` covers all settings that its process was started from."""
+    """The systemd service of a recipe. ``digest`` covers all settings that its process was started from.
+
+    ``standby``: it is laid down, and waits: it does not fit beside one that is to run. Starting it stops that one.
+    """
 
     recipe: str
     name: str
@@ -202,6 +206,7 @@ class Unit:
     files: tuple[TextFile, ...]
     digest: str
     start_timeout: int
+    standby: bool = False
 
 
 @dataclass(frozen=True)
@@ -247,7 +252,8 @@ class Expectation:
     """What must be true of a served model.
 
     ``model`` is the id that ``/v1/models`` must name, ``context`` its tokens (0: not looked at); ``command`` and
-    ``environment`` are what the engine's process must have been started with, ``parser`` is its reasoning parser.
+    ``environment`` are what the engine's process must have been started with, ``parser`` is its reasoning parser,
+    ``address`` where the host reaches it.
     """
 
     recipe: str
@@ -261,6 +267,7 @@ class Expectation:
     journal: tuple[JournalRule, ...]
     prompts: tuple[Prompt, ...]
     speed: Speed
+    address: str = "127.0.0.1"
 
 
 @dataclass(frozen=True)
@@ -455,6 +462,31 @@ class Rule:
     when: Condition
     what: str
     remedy: str
+
+
+@dataclass(frozen=True)
+class Guard:
+    """What must be true when a unit starts, as its ``RECIPE.guard`` on the host says.
+
+    ``release`` is its directory. ``memory``: bytes that must be available, by ``arithmetic``. ``utilization``: the
+    share of MemTotal that the engine asks for; 0: it does not. ``rules`` are those on GPU and driver that stop a
+    deploy, with what they compare.
+    """
+
+    recipe: str
+    release: str
+    weights: Glance
+    memory: int
+    arithmetic: str
+    utilization: float
+    port: int
+    vocabularies: Vocabularies
+    rules: tuple[Rule, ...]
+    compute_capability: str
+    driver_minimum: str
+    driver_minimum_of: str
+    driver_command: str
+    drivers_bad: tuple[BadDriver, ...]
 
 
 @dataclass(frozen=True)

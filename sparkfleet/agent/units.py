@@ -4,6 +4,7 @@ import contextlib
 import os
 import subprocess
 import time
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -80,7 +81,7 @@ def _running_digest(pid: int) -> str:
 
 
 def change(wanted: tuple[Unit, ...], retired: tuple[str, ...], author: Author) -> None:
-    """Remove the ``retired``, then make every wanted unit be there, enabled and serving.
+    """Remove the ``retired``, then make every wanted unit be there, enabled and serving, or waiting if it is to wait.
 
     Raises HostError with the decisive lines of the journal when one does not come to serve.
     """
@@ -92,6 +93,7 @@ def change(wanted: tuple[Unit, ...], retired: tuple[str, ...], author: Author) -
         (state,) = look((unit.name,))
         entry: dict[str, Any] = {"recipe": unit.recipe, "release": unit.release, "digest": unit.digest}
         entry["files"] = [file.path for file in unit.files]
+        _remove(path for path in known.get(unit.name, {}).get("files", []) if path not in entry["files"])
         # Before the evidence is replaced: a run that is cut off between the two must not forget the restart.
         suspect = known.get(unit.name, {}).get("suspect", "")
         known[unit.name] = entry | {"suspect": state.invocation if _edited_before(unit, state) else suspect}
@@ -99,8 +101,11 @@ def change(wanted: tuple[Unit, ...], retired: tuple[str, ...], author: Author) -
         receipt.record(author, units=known)
         _lay_down(unit)
     run(("systemctl", "daemon-reload"))
-    for unit in wanted:
-        _ensure_running(unit, known[unit.name]["suspect"])
+    for unit in sorted(wanted, key=lambda one: not one.standby):  # first those that are not to come back at boot
+        if unit.standby:
+            _ensure_waiting(unit)
+        else:
+            _ensure_running(unit, known[unit.name]["suspect"])
 
 
 def _lay_down(unit: Unit) -> None:
@@ -111,7 +116,7 @@ def _lay_down(unit: Unit) -> None:
 
 def _edited_before(unit: Unit, state: UnitState) -> bool:
     """Whether the running process may have been started from a file that somebody had edited."""
-    files = ((file, look_at(file.path)) for file in unit.files)
+    files = ((file, look_at(file.path)) for file in unit.files if file.starts)
     return any(there and there.sha256 != file.sha256 and there.mtime <= state.started for file, there in files)
 
 
@@ -131,6 +136,14 @@ def is_ours(path: str) -> bool:
         return MARK in Path(path).read_text(encoding="utf-8", errors="replace")[:2000]
     except OSError:
         return True
+
+
+def _ensure_waiting(unit: Unit) -> None:
+    """It does not start by itself. Where it runs, the start of the one it gives way to stops it."""
+    (state,) = look((unit.name,))
+    if state.enabled == "enabled":
+        run(("systemctl", "disable", unit.name))
+        say(f"{unit.name} waits: it does not fit beside what is to run")
 
 
 def _ensure_running(unit: Unit, suspect: str) -> None:
@@ -204,7 +217,12 @@ def retire(name: str, entry: dict[str, Any]) -> None:
         raise HostError(f"{name}: to be removed, but {odd[0]} is not ours any more (it lacks '{MARK}'). Move it away.")
     say(f"removing {name}: no recipe of this host any more")
     subprocess.run(("systemctl", "disable", "--now", name), stdin=subprocess.DEVNULL, capture_output=True, check=False)
-    for path in entry.get("files", []):
+    _remove(entry.get("files", []))
+    run(("systemctl", "daemon-reload"))
+
+
+def _remove(paths: Iterable[str]) -> None:
+    """Remove files of ours; what is not ours any more stays."""
+    for path in filter(is_ours, paths):
         with contextlib.suppress(FileNotFoundError):
             os.unlink(path)
-    run(("systemctl", "daemon-reload"))

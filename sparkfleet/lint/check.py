@@ -1,7 +1,7 @@
 """Every rule on every engine of a recipe: the one way in, for the command line and for a deploy."""
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -92,10 +92,15 @@ class Served:
 _checked: dict[object, tuple[Finding, ...]] = {}
 
 
-def check_host(host: str, served: Sequence[Served], api_key: bool = False) -> tuple[Finding, ...]:
-    """Every finding of the recipes of one host. Raises UserError when a file cannot be read any more."""
+def check_host(
+    host: str, served: Sequence[Served], api_key: bool = False, apart: Mapping[str, Collection[str]] | None = None
+) -> tuple[Finding, ...]:
+    """Every finding of the recipes of one host. ``apart``: for each recipe those that never run beside it.
+
+    Raises UserError when a file cannot be read any more.
+    """
     findings = [finding for one in served for finding in _once(host, one, api_key)]
-    return merged([*findings, *_ports(host, served)])
+    return merged([*findings, *_ports(host, served, apart or {})])
 
 
 def _once(host: str, one: Served, api_key: bool) -> tuple[Finding, ...]:
@@ -167,12 +172,12 @@ def _useless_waivers(subject: Subject, fired: Iterable[Finding]) -> Iterator[Fin
         yield _finding(WAIVER_WITHOUT_EFFECT, trouble, place)
 
 
-def _ports(host: str, served: Iterable[Served]) -> Iterator[Finding]:
-    taken: dict[int, Recipe] = {}
-    for one in served:
-        port = one.recipe.port
-        first = taken.setdefault(port, one.recipe)
-        if first is one.recipe:
+def _ports(host: str, served: Sequence[Served], apart: Mapping[str, Collection[str]]) -> Iterator[Finding]:
+    for number, one in enumerate(served):
+        port, others = one.recipe.port, apart.get(one.recipe.name, ())
+        same = (other.recipe for other in served[:number] if other.recipe.port == port)
+        first = next((other for other in same if other.name not in others), None)
+        if first is None:
             continue
         place = f"{host}: recipe_overrides.{one.recipe.name}", 0
         if one.changes.port is None:

@@ -30,7 +30,9 @@ def public_bind(case: Case) -> Iterator[Trouble]:
     address = case.recipe.bind
     if not ip_address(address).is_loopback and not case.api_key:
         what = f"bind {address}: others can reach it, and no key is asked for."
-        yield Trouble(("bind",), what, "write 127.0.0.1 and put a proxy with a key before it.")
+        yield Trouble(
+            ("bind",), what, "give hosts an `api_key_file`, or write 127.0.0.1 and put a proxy with a key before it."
+        )
 
 
 @rule("secret-in-recipe", "error", waivable="no", instead=("variable-value", "flag-value", "foreign-variable"))

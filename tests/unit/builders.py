@@ -51,11 +51,15 @@ DATA: dict[str, Any] = {
     "vocabularies": None,
     "hub": None,
     "hub_token": None,
+    "memory_total": 121.7,
     "os_reserve": 8.0,
     "rollback_to": None,
     "keep_releases": 1,
     "uninstall_keeps": ["weights", "logs"],
     "deep": False,
+    "api_key_file": None,
+    "usage_statistics": False,
+    "systemd": 255,
     "clock_skew": 60.0,
     "driver_policy": "check",
     "driver_reboot": False,
@@ -125,11 +129,11 @@ def requirements(**changes: Any) -> Requirements:
     return replace(needs, **changes)
 
 
-def plan(lock: str, **data: Any) -> HostPlan:
+def plan(lock: str | None, **data: Any) -> HostPlan:
     return plan_host("spark-7d19", {**DATA, "lock": lock, **data})
 
 
-def wanted(lock: str, **data: Any) -> Desired:
+def wanted(lock: str | None, **data: Any) -> Desired:
     return render.desired_of(plan(lock, **data))
 
 

@@ -146,3 +146,63 @@ class TestWheels:
         assert asked["/var/lib/sparkfleet/wheels"].size == 3000
         assert asked["/var/lib/sparkfleet/wheels"].unless == asked["/opt/sparkfleet/releases"].unless
         assert "/var/lib/sparkfleet/wheels" not in {one.path for one in desired_of(plan(str(known))).requirements.disk}
+
+
+def flag(command: tuple[str, ...], name: str) -> str | None:
+    return next((word.partition("=")[2] for word in command if word.startswith(f"--{name}=")), None)
+
+
+def test_the_engine_is_told_the_share_that_its_recipe_takes(lock: str) -> None:
+    (one,) = plan(None, recipes=["gpt-oss-120b"]).recipes
+    share = flag(one.command, "gpu-memory-utilization")
+    assert share is not None and float(share) == one.utilization
+    assert 0 <= one.need.serving - float(share) * 121.7 < 0.13
+    assert flag(plan(lock).recipes[0].command, "gpu-memory-utilization") is None, "a CPU has no such share"
+
+
+def test_recipes_that_do_not_fit_together_exclude_each_other_and_may_share_a_port() -> None:
+    both = plan(None, recipes=["gpt-oss-120b", "qwen3.5-35b-fp8"])
+    first, second = both.recipes
+    assert (first.running, second.running) == (True, False)
+    assert first.conflicts == ("vllm-qwen3.5-35b-fp8.service",)
+    assert second.conflicts == ("vllm-gpt-oss-120b.service",)
+    assert (first.after, second.after) == ((), ("vllm-gpt-oss-120b.service",))
+    assert first.port == second.port
+    assert round(both.memory / GIB, 1) == round(first.need.starting + 8.0, 1), "the largest that may run, not the sum"
+    assert "exclude each other" in both.notes[0]
+
+
+def test_what_fits_together_is_summed(lock: str) -> None:
+    ports = {"tiny-zeros": {"port": 8001}}
+    both = plan(lock, recipes=["tiny-llama", "tiny-zeros"], recipe_overrides=ports)
+    assert both.memory - 8 * GIB == pytest.approx(2 * (plan(lock).memory - 8 * GIB), abs=2)
+    assert [one.running for one in both.recipes] == [True, True]
+    assert not both.notes
+
+
+PUBLIC = {"tiny-llama": {"bind": "0.0.0.0"}}
+
+
+def test_a_recipe_that_others_can_reach_needs_a_key(lock: str, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="others can reach it, and no key is asked for"):
+        plan(lock, recipe_overrides=PUBLIC)
+    file = tmp_path / "key"
+    file.write_text("k" * 32 + "\n")
+    made = plan(lock, recipe_overrides=PUBLIC, api_key_file=str(file))
+    (one,) = made.recipes
+    assert "--host=0.0.0.0" in one.command
+    assert one.address == "127.0.0.1"
+    assert one.secrets == "/etc/sparkfleet/tiny-llama.secrets"
+    for shown in (repr(made), made.model_dump_json(), " ".join(one.command)):
+        assert "kkkk" not in shown
+
+
+@pytest.mark.parametrize("content", ["", "short\n", "has a space in it, which is wrong\n", "\n" + "k" * 32])
+def test_a_key_that_is_none_is_refused_and_not_shown(lock: str, tmp_path: Path, content: str) -> None:
+    file = tmp_path / "key"
+    file.write_text(content)
+    with pytest.raises(UserError, match="expected a first line of 16 or more") as error:
+        plan(lock, api_key_file=str(file))
+    assert not content.strip() or content.strip() not in str(error.value)
+    with pytest.raises(UserError, match="cannot be read"):
+        plan(lock, api_key_file=str(tmp_path / "nowhere"))

@@ -18,7 +18,7 @@ class Questions:
 
     def driver(self, gpu: Gpu) -> Driver:
         """The driver, next to what its libraries say of themselves."""
-        module = parse_module(spark_text("/proc/driver/nvidia/version") or "")
+        module = loaded()
         branch, package = parse_packages(self._packages.said().stdout.decode("utf-8", "replace"))
         log = _kernel_log()
         return Driver(
@@ -30,6 +30,11 @@ class Questions:
             refusals=None if log is None else log.count("NV_ERR_NO_MEMORY"),
             options=tuple(name for name in names(_OPTIONS) if _speaks_of_the_driver(text(f"{_OPTIONS}/{name}") or "")),
         )
+
+
+def loaded() -> str | None:
+    """The version of the loaded kernel module, None where none is."""
+    return parse_module(spark_text("/proc/driver/nvidia/version") or "")
 
 
 def parse_module(content: str) -> str | None:

@@ -1,6 +1,7 @@
 """The GPU as ``nvidia-smi`` tells it. Formats: recordings from real Sparks, kept in the lab's scenarios."""
 
 import re
+from collections.abc import Callable
 from dataclasses import replace
 
 from .shapes import Gpu, GpuState
@@ -34,16 +35,23 @@ class Questions:
 
     def gpu(self) -> Gpu:
         """The GPU and its driver."""
-        said = self._query.said()
-        if said.state != "ended":
-            return Gpu(said.state, detail=said.detail)
-        found = parse_gpu(said)
+        found = _answer(self._query.said())
         return replace(found, cuda=parse_cuda(self._version.said().text or "")) if found.state == "ok" else found
 
     def processes(self) -> tuple[tuple[int, str, int | None], ...] | None:
         """Process id, name and bytes of each process on the GPU; None when nvidia-smi does not say."""
         content = self._apps.said().text
         return None if content is None else parse_processes(content)
+
+
+def begin() -> Callable[[], Gpu]:
+    """Ask for nothing but the GPU and its driver; what is returned waits for the answer."""
+    query = Program(_QUERY, TIMEOUT)
+    return lambda: _answer(query.said())
+
+
+def _answer(said: Said) -> Gpu:
+    return parse_gpu(said) if said.state == "ended" else Gpu(said.state, detail=said.detail)
 
 
 def parse_gpu(said: Said) -> Gpu:

@@ -23,7 +23,7 @@ _MODULES = Path("/lib/modules")
 
 def look() -> Kernel:
     """Look at what runs and at the boot loader's files."""
-    running = kernel_text("/proc/sys/kernel/osrelease") or platform.release()
+    now = running()
     boots = boots_next(
         text("/boot/grub/grub.cfg") or "",
         text("/etc/default/grub") or "",
@@ -31,12 +31,17 @@ def look() -> Kernel:
         (name.removeprefix("vmlinuz-") for name in names("/boot") if name.startswith("vmlinuz-")),
     )
     return Kernel(
-        running=running,
-        running_module=has_module(running),
+        running=now,
+        running_module=has_module(now),
         next=boots,
         next_module=has_module(boots) if boots else None,
         kho=parse_kho(spark_text("/proc/cmdline") or ""),
     )
+
+
+def running() -> str:
+    """The version of the kernel that runs."""
+    return kernel_text("/proc/sys/kernel/osrelease") or platform.release()
 
 
 def boots_next(menu: str, defaults: str, environment: str, installed: Iterable[str]) -> str | None:
