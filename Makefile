@@ -7,7 +7,7 @@ BIN := .venv/bin
 PYTHON := $(shell command -v python3)
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
-.PHONY: help demo test test-unit test-upstream test-lab lint lab-down lab-packages lock-dev
+.PHONY: help demo test test-unit test-upstream test-lab test-engines lint lab-down lab-packages lock-dev
 
 help:  ## What there is to make
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1|\2/' | column -t -s '|'
@@ -33,6 +33,9 @@ test-upstream: .venv/ready  ## Against the real wheels of vLLM, CUTLASS DSL and 
 
 test-lab: .venv/ready lab-packages  ## On real hosts, booted on this machine
 	$(AS_ROOT) env PATH="$$PATH" $(BIN)/pytest tests/lab
+
+test-engines: .venv/ready  ## The real engines: fetched, built for a Spark, overlaps and patches proved (20 GB, python3.12)
+	$(AS_ROOT) env PATH="$$PATH" $(BIN)/pytest -m engines tests/engines
 
 lint: .venv/ready  ## ruff and mypy
 	$(BIN)/ruff check .

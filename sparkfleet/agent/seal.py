@@ -43,7 +43,8 @@ def apply(order: PatchOrder, author: Author) -> None:
 
 def _seal(new: Path, content: dict[str, Any], order: PatchOrder) -> None:
     site = site_packages(new)
-    report = patching.apply(site, order.patch_set)
+    foreign = bool(content.get("platform"))
+    report = patching.apply(site, order.patch_set, probe=not foreign)
     if not report.converged:
         raise HostError(
             f"{content['name']}: the patch set is not applied. {'; '.join(_obstacles(report))}. Nothing was switched."
@@ -53,7 +54,7 @@ def _seal(new: Path, content: dict[str, Any], order: PatchOrder) -> None:
         say(f"{row.patch} on {row.target or row.distribution}")
     patched = sorted({row.target for row in applied if row.target})
     compile_bytecode(new, patched)
-    assertions.check(new, site, order.assertions, foreign=bool(content.get("platform")))
+    assertions.check(new, site, order.assertions, foreign=foreign)
     for part in ("overlaps", "marks"):  # of a file that is patched, the patched form counts
         content[part] = {name: value for name, value in content.get(part, {}).items() if name not in patched}
     content["patched"] = {name: sha256(site / name) for name in patched}

@@ -10,9 +10,10 @@ import platform
 import shutil
 import subprocess
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 from unittest.mock import patch
 
@@ -65,10 +66,16 @@ def closure(name: str) -> Closure:
     return Closure(wanted, Path(order.path), built - began if new else 0.0, sealed - built if new else 0.0)
 
 
+@cache
+def _fetched(name: str) -> Path:
+    fetched = make_dir(root() / "wheels")
+    wheelhouse.make(engine(name), fetched, {}, print)
+    return fetched
+
+
 def wheels(wanted: Engine) -> Path:
     """A directory with the engine's wheels, and with the uv that this machine can run."""
-    fetched = make_dir(root() / "wheels")
-    wheelhouse.make(wanted, fetched, {}, print)
+    fetched = _fetched(wanted.name)
     chosen = root() / f"wheels-{wanted.name}"
     shutil.rmtree(chosen, ignore_errors=True)
     chosen.mkdir()
@@ -115,11 +122,11 @@ def build_order(wanted: Engine, directory: Path) -> Release:
     )
 
 
-def only(order: Release, name: str, names: set[str], extra: Mapping[str, Path]) -> Release:
-    """The order for a few distributions of it, and for wheels beyond its lock."""
+def only(order: Release, name: str, names: set[str], *more: Path) -> Release:
+    """The order for a few of its distributions, and for the wheels ``more``."""
     pins = [pin for pin in parse(order.lock) if pin.name in names]
     lines = [f"{pin.name}=={pin.version} --hash=sha256:{min(pin.hashes)}" for pin in pins]
-    for wheel in extra.values():
+    for wheel in more:
         pin = wheelhouse.pin_of(wheel)
         lines.append(f"{pin.name}=={pin.version} --hash=sha256:{pin.hashes[0]}")
         place = Path(order.wheelhouse) / wheel.name
@@ -127,6 +134,16 @@ def only(order: Release, name: str, names: set[str], extra: Mapping[str, Path]) 
         place.symlink_to(wheel)
     path = Path(order.path).with_name(name)
     return replace(order, name=name, path=str(path), lock="\n".join(lines) + "\n")
+
+
+def uv_pip(order: Release, path: Path, *arguments: str) -> None:
+    """``uv pip install`` of wheels of ``order`` into a release: what somebody does by hand."""
+    source = ("--offline", "--no-index", "--find-links", order.wheelhouse, "--no-deps")
+    target = ("--python", str(path / "bin" / "python"))
+    platform_ = ("--python-platform", order.platform) if order.platform else ()
+    command = (f"{order.tools}/uv-{order.uv}/uv", "pip", "install", *source, *target, *platform_, *arguments)
+    subprocess.run(command, check=True, env={**os.environ, "UV_CACHE_DIR": str(root() / "uv-cache")})
+    shutil.rmtree(root() / "uv-cache", ignore_errors=True)
 
 
 def seal_order(wanted: Engine, order: Release) -> seal.PatchOrder:

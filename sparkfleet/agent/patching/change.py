@@ -24,11 +24,12 @@ def status(site: Path, patches: PatchSet, *, python: Path | None = None, probe: 
         return _report(site, patches, found, probes_run=results)
 
 
-def apply(site: Path, patches: PatchSet, *, python: Path | None = None) -> Report:
+def apply(site: Path, patches: PatchSet, *, python: Path | None = None, probe: bool = True) -> Report:
     """Make ``site`` have exactly the wanted patches. A change that was cut off before is settled first.
 
-    ``python`` runs the behaviour probes; by default the one of the virtual environment that ``site`` is in. When a
-    probe fails, everything is as it was and the report says so. Raises HostError, with nothing changed, when a wanted
+    ``python`` runs the behaviour probes; by default the one of the virtual environment that ``site`` is in. Without
+    ``probe`` they are left out, as they must be where what is installed is for another kind of machine. When a probe
+    fails, everything is as it was and the report says so. Raises HostError, with nothing changed, when a wanted
     patch is in conflict, missing or beyond us, or the file system refuses.
     """
     site = site.resolve()
@@ -49,7 +50,7 @@ def apply(site: Path, patches: PatchSet, *, python: Path | None = None) -> Repor
             for path, file in found.files.items()
             if file.original is not None and wanted[path] != file.original
         ]
-        return _change(site, patches, changes, laid, python)
+        return _change(site, patches, changes, laid, python, probe)
 
 
 def revert(site: Path, patches: PatchSet) -> Report:
@@ -69,13 +70,13 @@ def revert(site: Path, patches: PatchSet) -> Report:
 
 
 def _change(
-    site: Path, patches: PatchSet, changes: list[store.Change], laid: list[store.Laid], python: Path | None
+    site: Path, patches: PatchSet, changes: list[store.Change], laid: list[store.Laid], python: Path | None, probe: bool
 ) -> Report:
     action: Literal["apply", "revert"] = "apply" if laid else "revert"
     try:
         store.make(site, action, changes, laid)
         after = look(site, patches)
-        results = probes.run(site, _provable(patches, after), python)
+        results = probes.run(site, _provable(patches, after), python) if probe else ()
         failed = [result for result in results if result.outcome == "failed"]
         if failed:
             store.settle(site)

@@ -1,5 +1,7 @@
 """Small engines and wheels for tests."""
 
+import base64
+import hashlib
 import zipfile
 from pathlib import Path
 
@@ -16,14 +18,20 @@ def write_wheel(
 ) -> Path:
     path = directory / f"{name.replace('-', '_')}-{version}-{tag}.whl"
     info = f"{name.replace('-', '_')}-{version}.dist-info"
-    meta = f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n{needs}"
+    members = {
+        **(files or {}),
+        f"{info}/METADATA": f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n{needs}",
+        f"{info}/WHEEL": f"Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: {tag}\n",
+    }
+    record = "".join(f"{inside},sha256={_hash(text)},{len(text.encode())}\n" for inside, text in members.items())
     with zipfile.ZipFile(path, "w") as archive:
-        for inside, text in (files or {}).items():
+        for inside, text in {**members, f"{info}/RECORD": f"{record}{info}/RECORD,,\n"}.items():
             archive.writestr(zipfile.ZipInfo(inside), text)
-        archive.writestr(zipfile.ZipInfo(f"{info}/METADATA"), meta)
-        archive.writestr(zipfile.ZipInfo(f"{info}/WHEEL"), f"Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: {tag}\n")
-        archive.writestr(zipfile.ZipInfo(f"{info}/RECORD"), "")
     return path
+
+
+def _hash(text: str) -> str:
+    return base64.urlsafe_b64encode(hashlib.sha256(text.encode()).digest()).rstrip(b"=").decode()
 
 
 def engine(**changes: object) -> Engine:
