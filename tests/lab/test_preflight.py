@@ -1,6 +1,7 @@
 """Preflight on real hosts: what each recorded situation comes to, hosts that can hardly be asked, a new driver."""
 
 import json
+import subprocess
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -79,6 +80,8 @@ def bench(lab: Lab) -> Iterator[Bench]:
         own.down()
         try:
             sparks = [Spark(own, host) for host in own.up(4)]
+            for spark in sparks:  # as on any machine in use: sudo leaves a file in a user's home the first time
+                subprocess.run(own.ssh(spark.host, "sudo -n true"), check=True)
             yield Bench(own, sparks, next(iter(hosts(str(HOME / "inventory/lab.py")).values())))
         finally:
             own.down()
