@@ -34,15 +34,24 @@ _OURS = "0 644 regular file,0 755 directory,"
 
 _PACKAGE = Path(__file__).resolve().parent
 _EPOCH = (1980, 1, 1, 0, 0, 0)  # the earliest a zip file can say: no clock in the bytes
-_ENTRY = "import sys\nfrom sparkfleet.agent.__main__ import main\nsys.exit(main(sys.argv[1:]))\n"
+
+#: A zipapp has no byte code, and compiling it is half of a look at a host: what ``settle`` has compiled goes before it.
+_ENTRY = """\
+import sys
+sys.path.insert(0, f"{directory}/compiled-{digest}-{{sys.hexversion:x}}.zip")
+from sparkfleet.agent.__main__ import main
+sys.exit(main(sys.argv[1:]))
+"""
 
 
 @cache
 def agent() -> bytes:
     """The zipapp: ``sparkfleet.agent`` and nothing else of sparkfleet."""
-    sources = {"__main__.py": _ENTRY.encode(), "sparkfleet/__init__.py": (_PACKAGE / "__init__.py").read_bytes()}
+    sources = {"sparkfleet/__init__.py": (_PACKAGE / "__init__.py").read_bytes()}
     for path in sorted((_PACKAGE / "agent").rglob("*.py")):
         sources[f"sparkfleet/{path.relative_to(_PACKAGE).as_posix()}"] = path.read_bytes()
+    digest = sha256(repr(sorted(sources.items())).encode()).hexdigest()[:16]
+    sources["__main__.py"] = _ENTRY.format(directory=AGENT.rpartition("/")[0], digest=digest).encode()
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w") as archive:
         for name, content in sources.items():

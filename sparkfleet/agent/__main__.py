@@ -77,10 +77,12 @@ def _observe() -> int:
     observed = observe(question)
     if question.adopt and not observed.blocked:
         code = own_code()
-        if hashlib.sha256(code).hexdigest() != observed.agent:
+        new = hashlib.sha256(code).hexdigest() != observed.agent
+        if new or not os.path.exists(sys.path[0]):
             from .settle import settle
 
-            settle(code, HOME)
+            settle(code, HOME, sys.path[0])
+        if new:
             observed = observe(question)
     print(ANSWER + wire.encode(observed), flush=True)
     return 0

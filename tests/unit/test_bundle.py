@@ -2,6 +2,7 @@
 
 import ast
 import json
+import re
 import subprocess
 import sys
 import zipfile
@@ -63,3 +64,29 @@ def test_a_host_says_what_it_lacks() -> None:
         ["/bin/sh", "-c", bundle.installed_agent("observe")], capture_output=True, text=True, env={"PATH": "/none"}
     )
     assert none.stdout.strip() == bundle.NO_PYTHON
+
+
+def test_the_compiled_agent_is_the_same_and_is_taken_first(tmp_path: Path) -> None:
+    from sparkfleet.agent.settle import compile_all
+
+    home = tmp_path / "agent.pyz"
+    entry = zipfile.ZipFile(BytesIO(bundle.agent())).read("__main__.py").decode()
+    found = re.search(r'f"/opt/sparkfleet/(compiled-[0-9a-f]{16}-)', entry)
+    assert found
+    compiled = tmp_path / f"{found[1]}{sys.hexversion:x}.zip"
+    with zipfile.ZipFile(BytesIO(bundle.agent())) as sources, zipfile.ZipFile(home, "w") as moved:
+        for name in sources.namelist():
+            moved.writestr(
+                name, sources.read(name).replace(b"/opt/sparkfleet/compiled", f"{tmp_path}/compiled".encode())
+            )
+
+    def run() -> str:
+        code = "import sys, runpy; sys.argv = ['a', 'help']; import atexit; atexit.register(lambda: print("
+        code += f"sys.modules['sparkfleet.agent.shapes'].__file__)); runpy.run_path({str(home)!r}, run_name='__main__')"
+        return subprocess.run([sys.executable, "-I", "-c", code], capture_output=True, text=True, check=True).stdout
+
+    assert run().splitlines()[-1].startswith(str(home))
+    compiled.write_bytes(compile_all(home.read_bytes()))
+    assert run().splitlines()[-1].startswith(str(compiled))
+    compiled.write_bytes(b"cut off")
+    assert run().splitlines()[-1].startswith(str(home)), "what cannot be read is passed over"
