@@ -1,10 +1,12 @@
 """Vocabularies are had from one source after the other, every byte checked, once a run, and kept."""
 
 import hashlib
+import http.server
 import os
 import sys
 import threading
 import zipfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -116,6 +118,40 @@ def test_what_no_source_has_is_named_with_the_reason_of_each_and_what_to_do(
     assert said == ["vocabularies: from the wheel of oss-harmony 0.0.11", "vocabularies: o.tiktoken from its address"]
     assert "`sparkfleet vocab --dest DIR`" in message
     assert not (tmp_path / "cache" / "vocabularies").exists()
+
+
+class Address(http.server.BaseHTTPRequestHandler):
+    """Their own address, as far as it matters: the right bytes for one, others for the rest."""
+
+    def do_GET(self) -> None:
+        content = CONTENTS.get(self.path[1:], b"<html>not here</html>")
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(content) + 10 * self.path.startswith("/cut")))
+        self.end_headers()
+        self.wfile.write(content)
+
+    def log_message(self, *_: object) -> None:
+        """Nothing to say."""
+
+
+@pytest.fixture
+def address() -> Iterator[str]:
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Address) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+
+
+def test_their_own_address_is_believed_for_the_right_bytes_only(wanted: tuple[Vocabulary, ...], address: str) -> None:
+    right, wrong, cut = (
+        wanted[0].model_copy(update={"url": f"{address}/{name}"}) for name in ("o.tiktoken", "x", "cut")
+    )
+    assert vocabularies._downloaded([right], print) == {"o.tiktoken": CONTENTS["o.tiktoken"]}
+    for one in (wrong, cut):
+        with pytest.raises(
+            UserError, match=f"From {one.url}: 21 bytes that are not those of the catalog|IncompleteRead"
+        ):
+            vocabularies._downloaded([one], print)
 
 
 def test_many_hosts_ask_and_one_looks(wanted: tuple[Vocabulary, ...], given: Path) -> None:
