@@ -6,6 +6,7 @@ One file for each, and beside it a link by the name that those libraries give it
 import base64
 import grp
 import hashlib
+import json
 import os
 import pwd
 import stat
@@ -18,6 +19,7 @@ from .errors import HostError
 from .paths import ensure_directory, sha256, sync_directory, write
 from .progress import say
 from .shapes import Author, Directory, VocabOrder, Vocabularies, Vocabulary
+from .wire import encode
 
 #: A unit's user must not be able to write here: openai-harmony deletes what it does not like.
 OWNER = GROUP = "root"
@@ -66,8 +68,9 @@ def packed(content: bytes) -> str:
 
 
 def _entry(wanted: Vocabularies) -> dict[str, Any]:
-    names = [name for file in wanted.files for name in (file.name, file.cache_name)]
-    return {"path": wanted.path, "files": names}
+    """All that ``problem`` needs, as the receipt has it: it can be asked without the control machine."""
+    entry: dict[str, Any] = json.loads(encode(wanted))
+    return entry
 
 
 def _of_directory(path: Path) -> str:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from sparkfleet.agent import paths, receipt, vocab
+from sparkfleet.agent import paths, receipt, vocab, wire
 from sparkfleet.agent.errors import HostError
 from sparkfleet.agent.shapes import Author, VocabOrder, Vocabularies, Vocabulary
 
@@ -117,6 +117,12 @@ def test_what_an_order_carries_is_checked_before_anything_is_replaced(order: Voc
         assert place.read_bytes() == b"old"
 
 
+def test_the_receipt_alone_tells_what_should_be_there(order: VocabOrder) -> None:
+    vocab.apply(order, AUTHOR)
+    remembered = wire.build(Vocabularies, receipt.read()["vocab"])
+    assert remembered == order.wanted and vocab.problem(remembered) == ""
+
+
 def test_a_lost_receipt_is_written_again(order: VocabOrder) -> None:
     vocab.apply(order, AUTHOR)
     before = inodes(order)
@@ -155,8 +161,6 @@ vocab.apply(wire.decode(VocabOrder, sys.stdin.read()), Author("r1", "ann"))
 
 
 def test_killed_at_any_step_it_says_what_is_left_to_do_and_the_next_run_does_it(order: VocabOrder) -> None:
-    from sparkfleet.agent import wire
-
     directory = Path(order.wanted.path)
     for step in range(100):
         for path in (*directory.glob("*"), *directory.glob(".*")) if directory.exists() else ():
