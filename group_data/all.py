@@ -13,6 +13,7 @@ __all__ = (
     "lock",
     "memory_total",
     "models",
+    "models_from",
     "os_reserve",
     "python",
     "recipe_directory",
@@ -75,6 +76,9 @@ vocabularies = None
 # each other, and the share of it that an engine may ask for is worked out. A machine that has less than its recipes
 # need is stopped by preflight: set what it has, then.
 memory_total = 121.7
+
+# Another Spark of the inventory to copy models from: it is deployed in the same run, and may be what has them first.
+models_from = None
 
 # Where models come from that are in no such directory. None: the Hugging Face hub; else the address of a mirror.
 hub = None

@@ -1,12 +1,15 @@
 """Model weights below the models directory: every file of the model, byte for byte, at the revision of its recipe.
 
-From the directory ``models`` on the host where it has the model, else from the hub: fetched with the client of the
-release, by a process without root's rights. What has come is kept when a run is cut off.
+From another Spark if ``models_from`` names one; else from the directory ``models`` on the host where it has the model,
+else from the hub: fetched with the client of the release, by a process without root's rights. What has come is kept
+when a run is cut off.
 """
 
 import os
+from dataclasses import replace
 from pathlib import Path
 
+from roles._lib import wheel_sources
 from roles._lib.facts import Run
 from roles._lib.operations import converge as _converge
 from sparkfleet.agent.shapes import WeightsOrder
@@ -20,6 +23,18 @@ def converge() -> None:
 
 
 def _orders(wanted: Desired, run: Run) -> list[WeightsOrder]:
+    giver = run.plan.models_from
+    if giver:
+        lacking = {state.model for state in run.seen.weights if state.problem} if run.seen else set()
+        return [
+            WeightsOrder(
+                tuple(
+                    replace(one, peer=wheel_sources.model_on_spark(run, giver, one.model))
+                    for one in wanted.weights
+                    if one.model in lacking
+                )
+            )
+        ]
     return [WeightsOrder(wanted.weights, _token(run.plan) if any(model.hub for model in wanted.weights) else None)]
 
 

@@ -150,6 +150,7 @@ class HostPlan(_Plain):
     keep_releases: int
     uninstall_keeps: tuple[str, ...]
     warnings: tuple[str, ...]
+    models_from: str | None
     hub: str | None
     hub_token: str | None
     systemd: int
@@ -197,6 +198,7 @@ def plan_host(host: str, data: Mapping[str, object]) -> HostPlan:
         keep_releases=chosen.keep_releases,
         uninstall_keeps=tuple(chosen.uninstall_keeps),
         warnings=warnings,
+        models_from=chosen.models_from if chosen.models_from != host else None,
         hub=chosen.hub.rstrip("/") if chosen.hub else None,
         hub_token=chosen.hub_token,
         systemd=chosen.systemd,

@@ -47,6 +47,9 @@ class Settings(BaseModel):
     lock: str | None = Field(description="file on the control machine that replaces the engine's lock, or None")
     models: HostPath = Field(description="directory on the host with a directory for each model")
     vocabularies: str | None = Field(description="file or directory on the control machine with vocabularies, or None")
+    models_from: Annotated[str, Field(min_length=1)] | None = Field(
+        description="name of a Spark that has them, or None"
+    )
     hub: str | None = Field(
         pattern=r"^https?://[^\s/@?#]+(/[^\s@?#]*)?$",
         description="address of a hub or mirror, or None for the client's",

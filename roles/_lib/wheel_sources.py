@@ -1,10 +1,11 @@
-"""Where hosts get their wheels from: a server of this process, or one on a Spark. Each is started at its first use in a
-run, never while a run is prepared, and ends with the run however that ends.
+"""Where hosts get their wheels and models from: a server of this process, or one on a Spark. Each is started at its
+first use in a run, never while a run is prepared, and ends with the run however that ends.
 """
 
 import contextlib
 import secrets
 import socket
+import sys
 import threading
 from collections.abc import Callable, Hashable
 from pathlib import Path
@@ -21,7 +22,7 @@ from sparkfleet.agent import wire
 from sparkfleet.agent.__main__ import ANSWER
 from sparkfleet.agent.errors import HostError
 from sparkfleet.agent.lock_file import Pin, parse
-from sparkfleet.agent.shapes import ServeOrder, WheelsOrder, WheelSource
+from sparkfleet.agent.shapes import ServeModelOrder, ServeOrder, WheelsOrder, WheelSource
 from sparkfleet.agent.wheel_server import WheelServer, offered
 from sparkfleet.bundle import installed_agent
 from sparkfleet.cache import cache_dir, make_dir
@@ -60,7 +61,7 @@ def source(run: Run, order: WheelsOrder) -> WheelSource:
     release = next(one for one in run.plan.releases if one.name == order.release)
     supply = release.supply
     if supply.kind == "spark":
-        giver = _giver(supply.name)
+        giver = _giver(supply.name, "its wheelhouse")
         if not isinstance(giver.host.connector, LocalConnector):
             return _once(
                 ("spark", supply.name, supply.directory, release.lock), lambda: _on_spark(giver, order, release)
@@ -158,29 +159,58 @@ def _ends(host: Host) -> tuple[str, str]:
 # --- by a Spark --------------------------------------------------------------------------------------------------
 
 
-def _giver(name: str) -> Run:
+def _giver(name: str, what: str) -> Run:
     giver = all_runs().get(name)
     if giver is None:
-        raise UserError(f"its wheels are to come from {name}, which was not reached. Mend that, then run again.")
+        raise UserError(f"{what} is to come from {name}, which was not reached. Mend that, then run again.")
     if giver.blocked or giver.failed:
         reason = f"failed at {giver.failed}" if giver.failed else f"is blocked: {giver.blocked.splitlines()[0]}"
-        raise UserError(f"its wheels are to come from {name}, which {reason}. Mend that, then run again.")
+        raise UserError(f"{what} is to come from {name}, which {reason}. Mend that, then run again.")
     return giver
 
 
 def _on_spark(giver: Run, order: WheelsOrder, release: ReleasePlan) -> WheelSource:
     """Start the server there, on the address that this machine reaches it at, and wait until it serves."""
-    assert release.supply.directory
+    directory = release.supply.directory
+    assert directory
+    return hand_out(
+        giver,
+        "serve",
+        lambda at, peers, token: ServeOrder(directory, order.lock, order.uv, order.uv_hashes, at, peers, token),
+        "its wheels",
+    )
+
+
+def model_on_spark(run: Run, name: str, model: str) -> WheelSource:
+    """Where Spark ``name`` hands out ``model`` to this host; it is waited for while it comes to have it in this run.
+
+    Raises UserError when it cannot.
+    """
+    giver = _giver(name, f"model {model}")
+    while any(change.role == "weights" for change in giver.pending()) and not (giver.failed or giver.blocked):
+        if "--serial" in sys.argv:
+            raise UserError(f"model {model} is to come from {name}, which does not have it yet: run for it first.")
+        gevent.sleep(0.5)
+    giver = _giver(name, f"model {model}")
+    return _once(
+        ("model", name, model),
+        lambda: hand_out(
+            giver, "serve-model", lambda at, peers, token: ServeModelOrder(model, at, peers, token), f"model {model}"
+        ),
+    )
+
+
+def hand_out(giver: Run, verb: str, order: Callable[[str, tuple[str, ...], str], object], what: str) -> WheelSource:
+    """Start a server on a Spark, on the address that this machine reaches it at, and wait until it serves."""
     _, address = _ends(giver.host)
     token = secrets.token_urlsafe(32)
     peers = (*_peers(), *([_ends(giver.host)[0]] if _LOOPBACK in _peers() else []))
-    served = ServeOrder(release.supply.directory, order.lock, order.uv, order.uv_hashes, address, peers, token)
-    serving = gevent.spawn(_run, giver.host, "serve", wire.encode(served))
+    serving = gevent.spawn(_run, giver.host, verb, wire.encode(order(address, peers, token)))
     asking = gevent.spawn(_run, giver.host, "served", token)
     gevent.wait((serving, asking), count=1)
     good, said = (asking if asking.ready() else serving).value
     if serving.ready() or not good:
-        raise UserError(f"{giver.host.name} does not hand out its wheels: {said}")
+        raise UserError(f"{giver.host.name} does not hand out {what}: {said}")
     return WheelSource(giver.host.name, address, int(said.rpartition(ANSWER)[2]), token)
 
 

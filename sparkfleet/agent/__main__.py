@@ -4,6 +4,7 @@
                        the agent may settle on a host that passed preflight
     apply ROLE         make an order of that role true
     serve              hand out wheels to other hosts until nobody listens any more
+    serve-model        hand out a model, likewise
     served             the port at which that is done
     fetch              fetch a model from a hub, as told on standard input (the agent runs this itself)
     guard FILE COMMAND...
@@ -34,6 +35,7 @@ from .shapes import (
     Release,
     RemovalOrder,
     RollbackOrder,
+    ServeModelOrder,
     ServeOrder,
     ServiceOrder,
     VerifyOrder,
@@ -140,6 +142,15 @@ def _serve() -> int:
     return 0
 
 
+def _serve_model() -> int:
+    from .wheel_server import serve_model
+
+    order = wire.decode(ServeModelOrder, sys.stdin.read())
+    lifeline.watch()
+    serve_model(order)
+    return 0
+
+
 def _served() -> int:
     from .wheel_server import port_of
 
@@ -178,6 +189,7 @@ _VERBS: dict[str, Callable[..., int]] = {
     "observe": _observe,
     "apply": _apply,
     "serve": _serve,
+    "serve-model": _serve_model,
     "served": _served,
     "fetch": _fetch,
     "guard": _guard,

@@ -1,20 +1,7 @@
-"""Weights from a hub: fetched by a process without root's rights, checked by the agent, put in place when whole.
+"""Weights from a hub: fetched by a process without root's rights, with a release's client, checked by the agent."""
 
-Beside a model's directory there is another while its files come, ``.<model>.incoming``::
-
-    partial/   of the system user, for it alone: files that the fetching process writes, called by what they must be
-    whole/     of root: files whose bytes have been checked
-
-It stays when a run is cut off, and the next one goes on from there. Nothing in the model's own directory changes until
-every file of the revision is in ``whole``.
-"""
-
-import hashlib
 import os
-import pwd
 import re
-import shutil
-import stat
 import subprocess
 import sys
 import tempfile
@@ -24,8 +11,8 @@ from typing import IO, Any, BinaryIO
 
 from .errors import HostError
 from .hub_shapes import EVENTS, Complete, FetchOrder, Have, HubFile, Listing, Progress, Trouble, Waiting
+from .incoming import Staging, in_place, incoming, place
 from .model_files import check_name
-from .paths import sha256, sync_directory
 from .progress import INTERVAL, Meter, say
 from .shapes import Hub, Weights
 from .wire import build, decode, encode
@@ -42,20 +29,6 @@ _OTHERS = "bring the model in a directory (`models`), or name a Spark that has i
 _AGENT = sys.argv[0]
 
 
-def incoming(path: Path) -> Path:
-    """Where the files of the model at ``path`` are while they come."""
-    return path.parent / f".{path.name}.incoming"
-
-
-def fetched(path: Path) -> int:
-    """Bytes of the model at ``path`` that have come and wait for the rest."""
-    places = [incoming(path) / name for name in ("partial", "whole")]
-    try:
-        return sum(entry.stat(follow_symlinks=False).st_size for place in places for entry in os.scandir(place))
-    except OSError:
-        return 0
-
-
 def fetch(model: Weights, hub: Hub, entry: dict[str, Any], token: str | None) -> dict[str, Any]:
     """Have every file of the wanted revision in place; what the receipt should say of it.
 
@@ -63,7 +36,7 @@ def fetch(model: Weights, hub: Hub, entry: dict[str, Any], token: str | None) ->
     Raises HostError when the hub, the network or the disk does not let it.
     """
     path = Path(model.path)
-    staging = _Staging(incoming(path), hub.user)
+    staging = Staging(incoming(path), hub.user)
     staging.prepare()
     listing, wrong = _known_listing(model, hub, entry), set[str]()
     for _ in range(2):
@@ -79,7 +52,7 @@ def fetch(model: Weights, hub: Hub, entry: dict[str, Any], token: str | None) ->
             f"A proxy or mirror spoils them, or this host's memory or disk: {_OTHERS}"
         )
     former = set(entry.get("files", {}))
-    marks = _place(path, listing, run.in_place, staging, former)
+    marks = place(path, listing, run.in_place, staging, former)
     return {
         "path": model.path,
         "files": marks,
@@ -109,69 +82,10 @@ def _commit(hub: Hub, entry: dict[str, Any]) -> str:
     return str(entry.get("commit", "")) if entry.get("repository") == hub.repository else ""
 
 
-def mark(path: Path) -> list[int] | None:
-    """What shows that a file was changed, without reading it: inode, size, time. None where there is no file."""
-    try:
-        status = path.stat()
-    except OSError:
-        return None
-    return [status.st_ino, status.st_size, status.st_mtime_ns]
-
-
-class _Staging:
-    """The directory beside a model's own while its files come."""
-
-    def __init__(self, path: Path, user: str) -> None:
-        self.path, self.partial, self._whole = path, path / "partial", path / "whole"
-        self.user = pwd.getpwnam(user)
-
-    def prepare(self) -> None:
-        self.path.mkdir(mode=0o755, exist_ok=True)
-        self._whole.mkdir(mode=0o700, exist_ok=True)
-        self.partial.mkdir(mode=0o700, exist_ok=True)
-        for entry in (self.partial, *self.partial.iterdir()):  # the user may have another number since the last run
-            os.chown(entry, self.user.pw_uid, self.user.pw_gid, follow_symlinks=False)
-
-    def whole(self) -> dict[str, Path]:
-        """Keys whose bytes have been checked, and where they are."""
-        return {entry.name: Path(entry.path) for entry in os.scandir(self._whole) if not entry.name.startswith(".")}
-
-    def clear(self) -> None:
-        """Take away all of it."""
-        shutil.rmtree(self.path, ignore_errors=True)
-
-    def take(self, file: HubFile) -> bool:
-        """Make a fetched file root's, then check its bytes; False, and it is gone, if they are others."""
-        beside = self._whole / f".{file.key}"
-        os.replace(self.partial / file.key, beside)
-        handle = os.open(beside, os.O_RDONLY | os.O_NOFOLLOW)
-        with os.fdopen(handle, "rb") as content:
-            status = os.fstat(handle)
-            ours = stat.S_ISREG(status.st_mode) and status.st_nlink == 1 and status.st_uid == self.user.pw_uid
-            if ours:
-                os.fchown(handle, os.geteuid(), os.getegid())
-                os.fchmod(handle, 0o644)
-            good = ours and status.st_size == file.size and _has_key(content, file)
-            os.fsync(handle)
-        if good:
-            os.replace(beside, self._whole / file.key)
-        else:
-            beside.unlink()
-        return good
-
-
-def _has_key(content: BinaryIO, file: HubFile) -> bool:
-    kind, _, digest = file.key.partition("-")
-    found = hashlib.sha1(f"blob {file.size}\0".encode(), usedforsecurity=False) if kind == "git" else hashlib.sha256()
-    while chunk := content.read(8 * 1024 * 1024):
-        found.update(chunk)
-    return found.hexdigest() == digest
-
-
 class _Run:
     """One run of the fetching process, listened to until it ends."""
 
-    def __init__(self, hub: Hub, staging: _Staging, path: Path, entry: dict[str, Any]) -> None:
+    def __init__(self, hub: Hub, staging: Staging, path: Path, entry: dict[str, Any]) -> None:
         self.hub, self.staging, self.path, self.entry = hub, staging, path, entry
         self.listing: Listing | None = None
         self.trouble: Trouble | None = None
@@ -238,7 +152,7 @@ class _Run:
         event: object = decode(EVENTS[kind], content)
         if isinstance(event, Listing):
             self.listing = _checked(event, self.hub)
-            self.in_place = _in_place(self.path, event, self.entry)
+            self.in_place = in_place(self.path, event, self.entry)
             missing = {file.key for file in event.files if file.name not in self.in_place}
             whole = self.staging.whole()
             self._tell(
@@ -278,25 +192,6 @@ def _checked(listing: Listing, hub: Hub) -> Listing:
     return listing
 
 
-def _in_place(path: Path, listing: Listing, entry: dict[str, Any]) -> set[str]:
-    """Names of the files that are in place with the right bytes; those that the receipt does not vouch for are read."""
-    keys = {one["name"]: one["key"] for one in entry.get("listing", ())}
-    found = set()
-    for file in listing.files:
-        target, known = path / file.name, entry.get("files", {}).get(file.name)
-        there = mark(target)
-        if there is None or there[1] != file.size:
-            continue
-        vouched = known and known[:3] == there and file.key in (keys.get(file.name), f"sha256-{known[3]}")
-        if not vouched:
-            say(f"checking {file.name} ({file.size / 1e6:.1f} MB), which is here")
-            with target.open("rb") as content:
-                vouched = _has_key(content, file)
-        if vouched:
-            found.add(file.name)
-    return found
-
-
 def _environment(hub: Hub, directory: Path) -> dict[str, str]:
     ours = {
         "PATH": "/usr/bin:/bin",
@@ -310,47 +205,6 @@ def _environment(hub: Hub, directory: Path) -> dict[str, str]:
     }
     endpoint = {"HF_ENDPOINT": hub.endpoint} if hub.endpoint else {}
     return ours | endpoint | {name: os.environ[name] for name in _PROXIES if name in os.environ}
-
-
-def _place(
-    path: Path, listing: Listing, in_place: set[str], staging: _Staging, former: set[str]
-) -> dict[str, list[Any]]:
-    """Put whole files where they belong, one rename each, and take away those of a former revision.
-
-    The mark of every file, with its SHA-256.
-    """
-    path.mkdir(mode=0o755, exist_ok=True)
-    whole = staging.whole()
-    todo = [file for file in listing.files if file.name not in in_place]
-    for number, file in enumerate(todo, start=1):
-        _put(whole[file.key], path / file.name, keep=any(other.key == file.key for other in todo[number:]))
-    for name in sorted(former - {file.name for file in listing.files}):
-        (path / name).unlink(missing_ok=True)
-    marks = {file.name: _marked(path / file.name, file) for file in listing.files}
-    for directory in {path, *((path / name).parent for name in marks)}:
-        sync_directory(directory)
-    staging.clear()
-    return marks
-
-
-def _put(source: Path, target: Path, keep: bool) -> None:
-    target.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
-    if keep:  # the same bytes have another name too
-        beside = source.with_name(f".{source.name}")
-        shutil.copyfile(source, beside)
-        source = beside
-    os.utime(source)  # now: a unit that was started before this moment has other bytes in memory
-    source.chmod(0o644)
-    os.replace(source, target)
-
-
-def _marked(target: Path, file: HubFile) -> list[Any]:
-    if target.stat().st_mode & 0o444 != 0o444:
-        target.chmod(0o644)
-    kind, _, digest = file.key.partition("-")
-    found = mark(target)
-    assert found
-    return [*found, digest if kind == "sha256" else sha256(target)]
 
 
 def _where(hub: Hub) -> str:

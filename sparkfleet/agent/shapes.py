@@ -156,6 +156,16 @@ class ServeOrder:
 
 
 @dataclass(frozen=True)
+class ServeModelOrder:
+    """Hand out a model that is whole here, as ``ServeOrder`` does wheels."""
+
+    model: str
+    address: str
+    peers: tuple[str, ...]
+    token: str
+
+
+@dataclass(frozen=True)
 class WeightFile:
     """One file of a model."""
 
@@ -180,7 +190,8 @@ class Hub:
 
 @dataclass(frozen=True)
 class Weights:
-    """A model to be laid down in ``path``: from the directory ``source`` on the host where there is one, else the hub.
+    """A model to be laid down in ``path``: from another Spark, if ``peer`` says where it hands it out; else from the
+    directory ``source`` on the host, if there is one; else from the hub.
 
     ``files`` is the recipe's manifest; empty where only the hub can list them.
     """
@@ -190,6 +201,7 @@ class Weights:
     source: str
     files: tuple[WeightFile, ...]
     hub: Hub | None = None
+    peer: WheelSource | None = None
 
 
 @dataclass(frozen=True)

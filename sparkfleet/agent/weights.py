@@ -5,9 +5,9 @@ import os
 from pathlib import Path
 from typing import Any
 
-from . import directory, hub, receipt
+from . import directory, hub, peer, receipt
 from .errors import HostError
-from .hub import mark
+from .incoming import fetched, mark
 from .paths import sha256, sync_directory
 from .progress import Meter, say
 from .shapes import Author, Glance, WeightFile, Weights, WeightsOrder, WeightsState
@@ -34,7 +34,7 @@ def look(model: Glance, known: dict[str, Any]) -> WeightsState:
     others += [f"{file.name} cannot be read by its engine" for file in files if not _readable(model, file)]
     revision = _other_revision(model, entry)
     problem = next(filter(None, (revision, *problems.values(), *others)), "")
-    return WeightsState(model.model, problem, changed, hub.fetched(path) + (0 if revision else whole))
+    return WeightsState(model.model, problem, changed, fetched(path) + (0 if revision else whole))
 
 
 def remembered(entry: dict[str, Any]) -> tuple[WeightFile, ...]:
@@ -83,7 +83,9 @@ def apply(order: WeightsOrder, author: Author) -> None:
     for model in order.models:
         entry = known.get(model.model, {})
         try:
-            if model.hub is None or Path(model.source).is_dir():
+            if model.peer:
+                known[model.model] = peer.fetch(model, model.peer, entry)
+            elif model.hub is None or Path(model.source).is_dir():
                 known[model.model] = _from_directory(model, entry)
             else:
                 known[model.model] = hub.fetch(model, model.hub, entry, order.token)

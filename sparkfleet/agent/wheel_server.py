@@ -1,4 +1,4 @@
-"""Hand out wheels to other hosts while a run lasts: from the control machine, or from one host to the others.
+"""Hand out wheels or a model to other hosts while a run lasts: from the control machine, or from one host.
 
 Whoever asks checks every byte against its lock, so nobody has to trust this server. It still serves as little as it
 can: on one address, to the hosts of the run, to who knows the token of the run, the wheels of one lock, by GET.
@@ -20,11 +20,11 @@ from pathlib import Path
 from socket import AF_INET, AF_INET6
 from typing import Any
 
-from . import lifeline
+from . import lifeline, peer
 from .errors import HostError
 from .lock_file import Pin, parse, wheels_by_release
 from .paths import sha256, write
-from .shapes import ServeOrder
+from .shapes import ServeModelOrder, ServeOrder
 
 CHUNK = 1024 * 1024
 PATIENCE = 60.0
@@ -158,8 +158,17 @@ _RUN = Path("/run/sparkfleet-wheels")
 def serve(order: ServeOrder) -> None:
     """Hand out wheels until this process is ended, as ``lifeline`` does when the run that started it is over."""
     pins = (*parse(order.lock), Pin("uv", order.uv, frozenset(order.uv_hashes)))
-    server = WheelServer(order.address, order.peers, order.token, offered(pins, Path(order.directory)))
-    note = _note(order.token)
+    _hand_out(WheelServer(order.address, order.peers, order.token, offered(pins, Path(order.directory))))
+
+
+def serve_model(order: ServeModelOrder) -> None:
+    """Hand out the files of a model, likewise."""
+    _RUN.mkdir(mode=0o700, exist_ok=True)
+    _hand_out(WheelServer(order.address, order.peers, order.token, peer.offered(order.model, _RUN)))
+
+
+def _hand_out(server: WheelServer) -> None:
+    note = _note(server.token)
     lifeline.on_end(lambda: note.unlink(missing_ok=True))
     server.start()
     note.parent.mkdir(mode=0o700, exist_ok=True)

@@ -26,16 +26,12 @@ from .errors import HostError
 from .lock_file import Pin, parse, release_of, wheels_by_release
 from .paths import sha256, sync_directory, write
 from .progress import say
-from .shapes import Author, DiskNeed, WheelsOrder, WheelSource
+from .shapes import Author, DiskNeed, WheelsOrder
+from .source import Source
 from .wheel_server import CHUNK
 
 TICK = 5.0
 """Seconds between two lines of progress."""
-TIMEOUT = 30.0
-"""Seconds that the source may be silent."""
-TRIES = 5
-"""Attempts without a single byte after which the source counts as gone, ``PAUSE`` seconds between them."""
-PAUSE = 1.0
 UNPACKED = 3
 """Bytes on disk that a byte of wheel becomes, at the most (``sparkfleet.catalog.engines``)."""
 _LISTING = 4 * 1024 * 1024
@@ -267,56 +263,19 @@ class _Fetching:
             )
 
 
-class _Source:
+class _Source(Source):
     """Where the wheels are handed out. Nothing that it says is believed before it is checked."""
 
-    def __init__(self, where: WheelSource) -> None:
-        self.where, self.name = where, where.name
-        self.connection = http.client.HTTPConnection(where.address, where.port, timeout=TIMEOUT)
-
-    def close(self) -> None:
-        self.connection.close()
+    what = "wheels"
+    instead = "a wheelhouse on this host"
 
     def sizes(self) -> dict[str, int]:
         """Bytes of each wheel that it offers, by file name. Raises HostError when it cannot be asked."""
-        failures = 0
-        while True:
-            try:
-                content = json.loads(self.get("", 0).read(_LISTING))
-                return {name: size for name, size in content.items() if release_of(name) and int(size) >= 0}
-            except (http.client.HTTPException, ConnectionError, TimeoutError) as error:
-                failures += 1
-                self.gave_up(error, failures)
-            except (ValueError, AttributeError, TypeError):
-                raise HostError(f"{self.name} does not answer with a list of wheels. Run again.") from None
-
-    def get(self, name: str, start: int) -> http.client.HTTPResponse:
-        """The answer for a file from byte ``start`` on."""
-        headers = {"Range": f"bytes={start}-"} if start else {}
         try:
-            self.connection.request("GET", f"/{self.where.token}/{name}", headers=headers)
-            response = self.connection.getresponse()
-        except OSError as error:
-            if isinstance(error, ConnectionError | TimeoutError):
-                raise
-            raise ConnectionError(error.strerror or str(error)) from None  # no route to it
-        if response.status != (206 if start else 200):
-            self.close()
-            raise ConnectionError(f"it answers {response.status} for {name or 'its list'}")
-        return response
-
-    def gave_up(self, error: BaseException, failures: int) -> None:
-        """Wait for another attempt. Raises HostError when there were enough."""
-        self.close()
-        if failures < TRIES:
-            time.sleep(PAUSE)
-            return
-        reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
-        raise HostError(
-            f"wheels: {self.name} hands them out at {self.where.address}, port {self.where.port}, and does not answer "
-            f"({reason}). What came is kept. If it is up, a firewall there or on the way keeps this host out: let it "
-            f"in, or name a wheelhouse on this host. Then run again."
-        )
+            content = json.loads(self.read("", _LISTING))
+            return {name: size for name, size in content.items() if release_of(name) and int(size) >= 0}
+        except (ValueError, AttributeError, TypeError):
+            raise HostError(f"{self.name} does not answer with a list of wheels. Run again.") from None
 
 
 # --- remove them -------------------------------------------------------------------------------------------------

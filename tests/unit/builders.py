@@ -49,6 +49,7 @@ DATA: dict[str, Any] = {
     "lock": None,
     "models": "/srv/sparkfleet/models",
     "vocabularies": None,
+    "models_from": None,
     "hub": None,
     "hub_token": None,
     "memory_total": 121.7,

@@ -1,5 +1,6 @@
 """Weights from a hub, fetched by the real client in a process of its own from a hub that misbehaves when told to."""
 
+import hashlib
 import json
 import os
 import pwd
@@ -14,9 +15,11 @@ import pytest
 
 from lab.hub import Fault, LocalHub, serving
 from sparkfleet.agent import hub as hub_module
-from sparkfleet.agent import receipt, weights
+from sparkfleet.agent import peer, receipt, weights
+from sparkfleet.agent import source as source_module
 from sparkfleet.agent.errors import HostError
-from sparkfleet.agent.shapes import Author, Glance, Hub, Weights, WeightsOrder
+from sparkfleet.agent.shapes import Author, Glance, Hub, Weights, WeightsOrder, WheelSource
+from sparkfleet.agent.wheel_server import WheelServer
 from sparkfleet.bundle import agent
 
 REPOSITORY = "acme/tiny-7b"
@@ -307,3 +310,66 @@ def test_files_that_an_engine_would_load_by_mistake_are_named(place: Place) -> N
     place.path.mkdir()
     (place.path / "adapter.safetensors").write_bytes(b"x")
     assert "adapter.safetensors" in place.fails()
+
+
+# --- from another Spark ------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def giver(place: Place, tmp_path: Path) -> Iterator[WheelServer]:
+    """A Spark that has the model, handing it out; ``place`` is then another, which has nothing."""
+    place.apply()
+    files = peer.offered("tiny", tmp_path)
+    server = WheelServer("127.0.0.1", ["127.0.0.1"], "token", files)
+    server.start()
+    source = WheelSource("spark-01", "127.0.0.1", server.port, "token")
+    other = tmp_path / "other" / "tiny"
+    other.parent.mkdir()
+    place.path, place.model = other, replace(place.model, path=str(other), peer=source)
+    receipt.PATH.unlink()
+    yield server
+    server.shutdown()
+    server.server_close()
+
+
+def test_another_spark_has_it_and_no_hub_is_asked(place: Place, giver: WheelServer) -> None:
+    asked = len(place.hub.requests)
+    place.apply()
+    assert place.there() == {name: FILES[name] for name in NEEDED}
+    assert place.problem == "" and len(place.hub.requests) == asked
+    assert list(place.path.parent.iterdir()) == [place.path]
+    sent = dict(giver.sent)
+    (place.path / "config.json").unlink()
+    place.apply()
+    assert sum(giver.sent.values()) - sum(sent.values()) < 5000, "the lost file and the list"
+
+
+def test_what_had_come_from_another_spark_is_not_sent_again(place: Place, giver: WheelServer) -> None:
+    staging = place.path.parent / ".tiny.incoming" / "partial"
+    staging.mkdir(parents=True)
+    key = f"sha256-{hashlib.sha256(SHARDS[FIRST]).hexdigest()}"
+    (staging / f"{key}.incomplete").write_bytes(SHARDS[FIRST][:7_000_000])
+    place.apply()
+    assert place.there() == {name: FILES[name] for name in NEEDED}
+    assert sum(giver.sent.values()) < 2 * SIZE - 7_000_000 + 10_000
+
+
+def test_another_sparks_bytes_are_checked(place: Place, giver: WheelServer) -> None:
+    victim = next(path for path in giver.wheels.values() if path.name == FIRST)
+    victim.write_bytes(b"x" * SIZE)
+    assert f"{FIRST}: twice, spark-01 handed out other bytes" in place.fails()
+    assert not place.path.exists()
+    with pytest.raises(HostError, match="not here"):
+        peer.offered("tiny", place.path.parent)
+
+
+def test_another_spark_with_another_revision_is_refused(place: Place, giver: WheelServer) -> None:
+    place.at("e" * 40)
+    assert "spark-01 has tiny in another revision" in place.fails()
+
+
+def test_another_spark_that_is_gone_is_named(place: Place, giver: WheelServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(source_module, "PAUSE", 0.01)
+    giver.shutdown()
+    giver.server_close()
+    assert "weights: spark-01 hands them out at 127.0.0.1" in place.fails()

@@ -91,7 +91,7 @@ def server(house: Path) -> Iterator[Server]:
 
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(wheels, "PAUSE", 0.0)
+    monkeypatch.setattr(source, "PAUSE", 0.0)
     monkeypatch.setattr(wheels, "write", lambda path, text, mode: path.write_text(text))
 
 
