@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from sparkfleet.agent import source as source_module
 from sparkfleet.agent import wheel_server, wheels
 from sparkfleet.agent.errors import HostError
 from sparkfleet.agent.lock_file import find_wheels, parse
@@ -91,7 +92,7 @@ def server(house: Path) -> Iterator[Server]:
 
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(source, "PAUSE", 0.0)
+    monkeypatch.setattr(source_module, "PAUSE", 0.0)
     monkeypatch.setattr(wheels, "write", lambda path, text, mode: path.write_text(text))
 
 
