@@ -49,7 +49,7 @@ FIRST, SECOND = sorted(SHARDS)
 class Place:
     """A host's models directory, and what the agent would be told about it."""
 
-    def __init__(self, root: Path, hub: LocalHub, revision: str) -> None:
+    def __init__(self, root: Path, hub: LocalHub, revision: str, python: str) -> None:
         self.hub, self.path = hub, root / "models" / "tiny"
         self.path.parent.mkdir()
         user = pwd.getpwuid(os.geteuid()).pw_name
@@ -58,7 +58,7 @@ class Place:
             str(self.path),
             str(root / "no"),
             (),
-            Hub(REPOSITORY, revision, hub.endpoint, os.environ.get("HUB_PYTHON", sys.executable), user),
+            Hub(REPOSITORY, revision, hub.endpoint, python, user),
         )
 
     def apply(self, token: str | None = None) -> None:
@@ -99,7 +99,13 @@ def hub() -> Iterator[LocalHub]:
 
 
 @pytest.fixture
-def place(hub: LocalHub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
+def client() -> str:
+    """A Python with huggingface_hub, as a release is one; tests/upstream has others."""
+    return sys.executable
+
+
+@pytest.fixture
+def place(hub: LocalHub, client: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
     zipapp = tmp_path / "agent.pyz"
     zipapp.write_bytes(agent())
     monkeypatch.setattr(hub_module, "_AGENT", str(zipapp))
@@ -108,7 +114,7 @@ def place(hub: LocalHub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pla
     for name in hub_module._PROXIES:
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr(receipt, "write", lambda path, content, mode: path.write_text(content))
-    return Place(tmp_path, hub, next(iter(hub.repositories[REPOSITORY])))
+    return Place(tmp_path, hub, next(iter(hub.repositories[REPOSITORY])), client)
 
 
 def test_what_an_engine_needs_is_fetched_recorded_and_then_left_alone(place: Place) -> None:
