@@ -222,7 +222,7 @@ def _lint(
         Served(one, path_of(one.name, own), engines[one.name], chosen.recipe_overrides.get(one.name, none))
         for one in recipes
     ]
-    findings = check_host(host, served, api_key=bool(chosen.api_key_file), apart=admission.conflicts)
+    findings = check_host(served, api_key=bool(chosen.api_key_file), apart=admission.conflicts)
     if errors := [one for one in findings if one.counts]:
         raise Unfit(host, errors)
     return tuple(str(one) for one in findings if not one.waived)

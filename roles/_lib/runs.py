@@ -64,7 +64,7 @@ def _plan_all() -> None:
     if troubles:
         raise Refused("\n".join(troubles))
     for warning in dict.fromkeys(warning for plan in plans.values() for warning in plan.warnings):
-        logger.warning(warning)
+        logger.warning(f"{_named([name for name, plan in plans.items() if warning in plan.warnings])}: {warning}")
     _plans.update(plans)
 
 

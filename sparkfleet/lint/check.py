@@ -21,17 +21,16 @@ _PLACED = re.compile(r"^(?P<file>.+?):(?P<line>\d+): (?P<key>[^ ]+|\(whole file\
 
 @dataclass(frozen=True)
 class Subject:
-    """A recipe to check, and where its words stand. ``changed``: places that a host's data decides, and its name."""
+    """A recipe to check, and where its words stand. ``changed``: places that inventory data decides."""
 
     recipe: Recipe
     document: Document
     changed: frozenset[Keys] = frozenset()
-    host: str = ""
 
     def place(self, case: Case, keys: Keys) -> tuple[str, int]:
-        """File and line of a place; line 0 is in a host's data."""
+        """File and line of a place; line 0 is in inventory data."""
         if keys in self.changed:
-            return f"{self.host}: recipe_overrides.{self.recipe.name}", 0
+            return f"recipe_overrides.{self.recipe.name}", 0
         return shown(self.document.path), case.line(keys)
 
 
@@ -82,33 +81,33 @@ class Served:
     engine: Engine
     changes: Overrides
 
-    def subject(self, host: str) -> Subject:
-        """What is to be checked; what the changes decide stands in the host's data."""
+    @property
+    def subject(self) -> Subject:
+        """What is to be checked; what the changes decide stands in inventory data."""
         said = self.changes.model_dump(exclude_defaults=True)
         places = {(key, name) for key, value in said.items() if isinstance(value, dict) for name in value}
-        return Subject(self.recipe, read(self.path), frozenset(places | {(key,) for key in said}), host)
+        return Subject(self.recipe, read(self.path), frozenset(places | {(key,) for key in said}))
 
 
 _checked: dict[object, tuple[Finding, ...]] = {}
 
 
 def check_host(
-    host: str, served: Sequence[Served], api_key: bool = False, apart: Mapping[str, Collection[str]] | None = None
+    served: Sequence[Served], api_key: bool = False, apart: Mapping[str, Collection[str]] | None = None
 ) -> tuple[Finding, ...]:
     """Every finding of the recipes of one host. ``apart``: for each recipe those that never run beside it.
 
     Raises UserError when a file cannot be read any more.
     """
-    findings = [finding for one in served for finding in _once(host, one, api_key)]
-    return merged([*findings, *_ports(host, served, apart or {})])
+    findings = [finding for one in served for finding in _once(one, api_key)]
+    return merged([*findings, *_ports(served, apart or {})])
 
 
-def _once(host: str, one: Served, api_key: bool) -> tuple[Finding, ...]:
+def _once(one: Served, api_key: bool) -> tuple[Finding, ...]:
     """What one recipe has, worked out once for all hosts that serve it in the same way."""
-    where = host if one.changes != Overrides() else ""
-    key = (where, one.path, one.path.stat().st_mtime_ns, one.engine.name, one.changes.model_dump_json(), api_key)
+    key = (one.path, one.path.stat().st_mtime_ns, one.engine.name, one.changes.model_dump_json(), api_key)
     if key not in _checked:
-        _checked[key] = check_recipe(one.subject(where), [one.engine], api_key)
+        _checked[key] = check_recipe(one.subject, [one.engine], api_key)
     return _checked[key]
 
 
@@ -172,14 +171,14 @@ def _useless_waivers(subject: Subject, fired: Iterable[Finding]) -> Iterator[Fin
         yield _finding(WAIVER_WITHOUT_EFFECT, trouble, place)
 
 
-def _ports(host: str, served: Sequence[Served], apart: Mapping[str, Collection[str]]) -> Iterator[Finding]:
+def _ports(served: Sequence[Served], apart: Mapping[str, Collection[str]]) -> Iterator[Finding]:
     for number, one in enumerate(served):
         port, others = one.recipe.port, apart.get(one.recipe.name, ())
         same = (other.recipe for other in served[:number] if other.recipe.port == port)
         first = next((other for other in same if other.name not in others), None)
         if first is None:
             continue
-        place = f"{host}: recipe_overrides.{one.recipe.name}", 0
+        place = f"recipe_overrides.{one.recipe.name}", 0
         if one.changes.port is None:
             place = shown(one.path), read(one.path).line("port")
         what = f"port {port} is wanted by {first.name} and {one.recipe.name} on one host."

