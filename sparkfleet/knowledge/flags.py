@@ -20,8 +20,9 @@ def flags(source: Source) -> dict[str, dict[str, Any]]:
     """Each flag by its long name, with ``type``, and where they are:
 
     ``choices``; ``open``: others are accepted too; ``loose``: compared without case, ``-`` as ``_``; ``many``: it takes
-    several values; ``aliases``; ``deprecated``. Types: ``switch`` takes no value, ``bool`` none either but has a
-    ``--no-`` form, ``json``, ``int``, ``float``, ``str``. Raises UserError when the parser is not found.
+    several values; ``keys``: all that a ``json`` may have; ``aliases``; ``deprecated``. Types: ``switch`` takes no
+    value, ``bool`` none either but has a ``--no-`` form, ``json``, ``int``, ``float``, ``str``. Raises UserError when
+    the parser is not found.
     """
     made = next((one for one in source.find(_COMMAND, "make_arg_parser") if isinstance(one.node, Function)), None)
     if made is None:
@@ -229,7 +230,7 @@ def _of_hint(of: Hint) -> dict[str, Any]:
     if "bool" in of.plain:
         return {"type": "str", "open": True} if "str" in of.plain else {"type": "bool"}
     if of.json and not of.literals and not of.collections and "str" not in of.plain:
-        return {"type": "json"}
+        return {"type": "json"} | ({"keys": sorted(of.keys)} if of.keys and not of.any_key else {})
     if of.literals:
         row: dict[str, Any] = {"type": type(of.literals[0]).__name__, "choices": _sorted(of.literals)}
         return row | ({"open": True} if "str" in of.plain or of.checked_only else {})

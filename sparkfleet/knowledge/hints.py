@@ -16,7 +16,8 @@ class Hint:
 
     ``plain``: names of built-in types and of classes that are none of the others. ``literals``: values of ``Literal``.
     ``checked_only``: what runs takes others than these literals or members too. ``members``: of an enumeration.
-    ``json``: a data class or dictionary, written as JSON. ``collections``: a hint for the elements of each.
+    ``json``: a data class or dictionary, written as JSON; ``keys``: those of the data classes, ``any_key`` when there
+    are dictionaries too. ``collections``: a hint for the elements of each.
     """
 
     plain: set[str] = field(default_factory=set)
@@ -24,6 +25,8 @@ class Hint:
     checked_only: bool = False
     members: list[str] = field(default_factory=list)
     json: bool = False
+    keys: set[str] = field(default_factory=set)
+    any_key: bool = False
     collections: "list[Hint]" = field(default_factory=list)
 
     def add(self, other: "Hint") -> None:
@@ -33,6 +36,8 @@ class Hint:
         self.checked_only |= other.checked_only
         self.members += [one for one in other.members if one not in self.members]
         self.json |= other.json
+        self.keys |= other.keys
+        self.any_key |= other.any_key
         self.collections += other.collections
 
 
@@ -80,7 +85,7 @@ class _Reader:
         elif name in _LISTS:
             found.collections.append(self.read(module, parts[0]))
         elif name in _DICTS:
-            found.json = True
+            found.json = found.any_key = True
         else:
             found.add(self._name(module, name))
         return found
@@ -91,7 +96,7 @@ class _Reader:
         if name in _LISTS:
             return Hint(collections=[Hint(plain={"str"})])
         if name in _DICTS:
-            return Hint(json=True)
+            return Hint(json=True, any_key=True)
         if (module, name) in self.within:
             return Hint()
         self.within.add((module, name))
@@ -120,13 +125,22 @@ class _Reader:
         if bases & {"Enum", "IntEnum", "StrEnum"}:
             members = [name for one in node.body for name in _member(one)]
             return Hint(members=members, checked_only="IntEnum" in bases)  # that is given by number too
-        if bases & {"dict", "TypedDict", "BaseModel"} or any(_is_data(one) for one in node.decorator_list):
-            return Hint(json=True)
+        if any(_is_data(one) for one in node.decorator_list):
+            return Hint(json=True, keys={name for one in self.source.lineage(found) for name in _fields(one.node)})
+        if bases & {"dict", "TypedDict", "BaseModel"}:
+            return Hint(json=True, any_key=True)
         return Hint(plain={node.name})
 
 
 def _bases(node: ast.AST) -> list[ast.expr]:
     return node.bases if isinstance(node, ast.ClassDef) else []
+
+
+def _fields(node: ast.AST) -> list[str]:
+    """Names of a data class; class variables are among them, which are no keys, because no one writes these."""
+    body = node.body if isinstance(node, ast.ClassDef) else []
+    names = [one.target.id for one in body if isinstance(one, ast.AnnAssign) and isinstance(one.target, ast.Name)]
+    return [name for name in names if not name.startswith("_")]
 
 
 def _member(node: ast.stmt) -> list[str]:

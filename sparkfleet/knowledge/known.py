@@ -38,6 +38,7 @@ class Flag(_Plain):
     open: bool = False
     loose: bool = False
     many: bool = False
+    keys: tuple[str, ...] = ()
     aliases: tuple[str, ...] = ()
     deprecated: bool = False
 

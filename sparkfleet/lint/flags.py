@@ -111,11 +111,11 @@ def flag_alias(case: Case) -> Iterator[Trouble]:
 
 @rule("flag-value", "error")
 def flag_value(case: Case) -> Iterator[Trouble]:
-    """A value that is none of the flag's choices, or not of its type.
+    """A value that is none of the flag's choices or not of its type, or a key that its mapping does not have.
 
     Why: `vllm serve` ends at once with a usage text, after the release was built and the weights were laid down.
 
-    Source: types and choices in the argument parser of the pinned wheel.
+    Source: types and choices in the argument parser of the pinned wheel; its configuration classes forbid other keys.
     """
     for name, value, own, known in _given(case):
         if name == own and (wrong := _wrong(own, known, value)):
@@ -131,7 +131,7 @@ def _wrong(name: str, known: Flag, value: FlagValue) -> tuple[str, str] | None:
             None if isinstance(value, bool) else (f"{_short(value)} is neither true nor false.", "write true or false.")
         )
     if known.type == "json":
-        return _wrong_json(value)
+        return _wrong_json(known, value)
     if isinstance(value, bool) and not (known.open and value and known.choices is None):
         return "it takes a value.", "write one, or take it out."
     if isinstance(value, dict):
@@ -139,14 +139,23 @@ def _wrong(name: str, known: Flag, value: FlagValue) -> tuple[str, str] | None:
     return _wrong_text(name, known, str(value)) if not isinstance(value, bool) else None
 
 
-def _wrong_json(value: FlagValue) -> tuple[str, str] | None:
-    wrong = ("it takes a mapping.", "write it as keys and values in YAML.")
+def _wrong_json(known: Flag, value: FlagValue) -> tuple[str, str] | None:
+    content: object = value
     if isinstance(value, str):
         try:
-            return None if isinstance(json.loads(value), dict | list) else wrong
-        except ValueError:
-            return wrong
-    return None if isinstance(value, dict) else wrong
+            content = json.loads(value)
+        except (ValueError, RecursionError):
+            content = None
+    if isinstance(content, list):
+        return None
+    if not isinstance(content, dict):
+        return "it takes a mapping.", "write it as keys and values in YAML."
+    # dashes are taken for underscores where the engine does so, and where it does not nobody writes them
+    unknown = [key for key in content if known.keys and str(key).replace("-", "_") not in known.keys]
+    if not unknown:
+        return None
+    near = get_close_matches(str(unknown[0]), known.keys, n=1)
+    return f"it has no key {unknown[0]!r}.", f"write {near[0]}." if near else f"it has {', '.join(known.keys)}."
 
 
 def _wrong_text(name: str, known: Flag, text: str) -> tuple[str, str] | None:

@@ -63,7 +63,11 @@ def _says(case: Case, setting: Setting) -> bool:
 
 def _value(case: Case, setting: Setting) -> str:
     """What the recipe gives a setting, in the form in which choices are compared; empty when it does not give it."""
-    given = case.serving.flags.get(setting.flag) if setting.flag else case.serving.environment.get(setting.variable)
+    given: object = case.serving.environment.get(setting.variable)
+    if setting.flag:
+        config = case.serving.flags.get("kernel-config")  # says the same in a mapping
+        inside = config.get(setting.flag.replace("-", "_")) if isinstance(config, dict) else None
+        given = case.serving.flags.get(setting.flag, inside)
     return "" if given is None else str(given).lower().replace("-", "_")
 
 

@@ -85,15 +85,12 @@ def mtp_without_layers(case: Case) -> Iterator[Trouble]:
     Source: the write-up's row S10; `num_nextn_predict_layers` (`mtp_num_hidden_layers` for Qwen3.5) in
     `vllm/config/speculative.py` of 0.17.1 to 0.33.0.
     """
-    keys = ("flags", "speculative-config")
-    asked = case.serving.flags.get("speculative-config")
-    if isinstance(asked, str):
-        try:
-            asked = json.loads(asked)
-        except ValueError:
-            return
-    if not isinstance(asked, dict) or "mtp" not in str(asked.get("method", "")) or asked.get("model"):
+    flags = case.serving.flags
+    config = _mapping(flags.get("speculative-config"))
+    method = flags.get("spec-method") or config.get("method")  # 0.33 has flags of their own for both
+    if "mtp" not in str(method) or flags.get("spec-model") or config.get("model"):
         return
+    keys = ("flags", "spec-method" if "spec-method" in flags else "speculative-config")
     layers = case.recipe.model.num_nextn_predict_layers
     if layers == 0:
         yield Trouble(
@@ -104,7 +101,16 @@ def mtp_without_layers(case: Case) -> Iterator[Trouble]:
         yield Trouble(keys, what, f"look into its config.json and write model.num_nextn_predict_layers, or {_NO_MTP}")
 
 
-_NO_MTP = "take speculative-config out, or name a draft model in it."
+def _mapping(value: object) -> Mapping[str, object]:
+    if isinstance(value, str):
+        try:
+            value = json.loads(value)
+        except (ValueError, RecursionError):
+            return {}
+    return value if isinstance(value, dict) else {}
+
+
+_NO_MTP = "take speculative decoding out, or name a draft model for it."
 
 
 @rule("parser-not-in-release", "error")

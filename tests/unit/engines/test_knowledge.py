@@ -209,7 +209,7 @@ def test_flags(site: Path) -> None:
         "--both": {"type": "str", "choices": ["a", "b", "c"], "loose": True},
         "--method": {"type": "str", "choices": ["awq", "fp8"], "open": True},
         "--backend": {"type": "str", "choices": ["CUSTOM", "FLASH"], "loose": True},
-        "--nested": {"type": "json", "aliases": ["-n"]},
+        "--nested": {"type": "json", "keys": ["x"], "aliases": ["-n"]},
         "--names": {"type": "str", "many": True},
         "--ranks": {"type": "int", "choices": [8, 16], "many": True},
         "--extra": {"type": "json"},

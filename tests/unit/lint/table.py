@@ -170,6 +170,18 @@ ROWS = (
         _flag("compilation-config", "{"),
         _flag("compilation-config", {"mode": 3}),
     ),
+    Row(
+        "flag-value",
+        "It has no key 'num_speculative_token'. Write num_speculative_tokens.",
+        _flag("speculative-config", {"method": "ngram", "num_speculative_token": 2}),
+        _flag("speculative-config", {"method": "ngram", "num-speculative-tokens": 2}),
+    ),
+    Row(
+        "flag-value",
+        "It has no key 'moe_backend'",
+        _flag("structured-outputs-config", {"moe_backend": "triton"}),
+        _flag("hf-overrides", {"any": "key"}),
+    ),
     Row("flag-value", "it takes a value", _flag("max-num-seqs"), _flag("max-num-seqs", "4")),
     Row("flag-value", "no mapping", _flag("max-num-seqs", {"a": 1}), _flag("attention-backend", "triton_attn")),
     Row(
@@ -200,6 +212,13 @@ ROWS = (
         near_engine=OLD,
     ),
     Row("kernel-choice", "For MXFP4 experts", _GPT_OSS, _GPT_OSS, engine=NEW, near_engine=OLD),
+    Row(
+        "kernel-choice",
+        "For MXFP4 experts",
+        _both(_GPT_OSS, _flag("kernel-config", {"linear_backend": "marlin"})),
+        _both(_GPT_OSS, _flag("kernel-config", {"moe_backend": "marlin"})),
+        engine=NEW,
+    ),
     Row("kernel-choice", "For MXFP4 experts", _GPT_OSS, _both(_GPT_OSS, _flag("moe-backend", "marlin"))),
     Row(
         "b12x-not-here",
@@ -269,6 +288,13 @@ ROWS = (
         "does not say how many",
         _flag("speculative-config", '{"method": "qwen3_next_mtp", "num_speculative_tokens": 1}'),
         _flag("speculative-config", {**_MTP, "model": "somebody/drafter"}),
+    ),
+    Row(
+        "mtp-without-layers",
+        "does not say how many",
+        {"flags": {"spec-method": "mtp", "spec-tokens": 1}},
+        {"flags": {"spec-method": "ngram", "spec-tokens": 1}},
+        engine=NEW,
     ),
     Row(
         "parser-not-in-release",
