@@ -58,7 +58,7 @@ class Filling:
         self.began = time.monotonic()
         self.fetched = self.bytes = 0
         for stopped in directory.glob("incoming-*"):
-            shutil.rmtree(stopped)
+            shutil.rmtree(stopped, ignore_errors=True)  # the pip of a killed run may still be writing there
 
     def has(self, pin: Pin) -> bool:
         """Whether the wheel of a pin is there. One with the right name and other bytes is removed."""
@@ -101,7 +101,7 @@ class Filling:
                 self.keep(one.result())
 
     def _one(self, number: int, pip: Pip, batch: Sequence[Pin]) -> Path:
-        incoming = self.directory / f"incoming-{number}"
+        incoming = self.directory / f"incoming-{os.getpid()}-{number}"
         pip.download(batch, incoming, hashed=all(pin.hashes for pin in batch))
         return incoming
 

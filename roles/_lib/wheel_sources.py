@@ -164,7 +164,8 @@ def _giver(name: str, what: str) -> Run:
     if giver is None:
         raise UserError(f"{what} is to come from {name}, which was not reached. Mend that, then run again.")
     if giver.blocked or giver.failed:
-        reason = f"failed at {giver.failed}" if giver.failed else f"is blocked: {giver.blocked.splitlines()[0]}"
+        blocked = giver.blocked.partition("\n")[0].rstrip(".")
+        reason = f"failed at {giver.failed}" if giver.failed else f"is blocked: {blocked}"
         raise UserError(f"{what} is to come from {name}, which {reason}. Mend that, then run again.")
     return giver
 

@@ -273,7 +273,7 @@ class _Source(Source):
         """Bytes of each wheel that it offers, by file name. Raises HostError when it cannot be asked."""
         try:
             content = json.loads(self.read("", _LISTING))
-            return {name: size for name, size in content.items() if release_of(name) and int(size) >= 0}
+            return {name: int(size) for name, size in content.items()}
         except (ValueError, AttributeError, TypeError):
             raise HostError(f"{self.name} does not answer with a list of wheels. Run again.") from None
 
