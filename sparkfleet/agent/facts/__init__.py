@@ -7,9 +7,7 @@ machine, never a crash. Formats are those of real Sparks, recorded in lab/standi
 
 from collections.abc import Iterable
 
-from . import disk, driver, fabric, gpu, kernel, memory, processes, system, toolchain
 from .shapes import Machine
-from .source import lab
 
 
 def examine(paths: Iterable[str], ports: Iterable[int], python: str, now: float) -> Machine:
@@ -18,6 +16,10 @@ def examine(paths: Iterable[str], ports: Iterable[int], python: str, now: float)
     ``paths`` are where room is needed, ``ports`` those that units listen on, ``python`` the minor version that
     releases are built with, ``now`` is the control machine's clock.
     """
+    # Here, because a guard wants few of the rooms and has little time.
+    from . import disk, driver, fabric, gpu, kernel, memory, processes, system, toolchain
+    from .source import lab
+
     smi = gpu.Questions()
     systemd, dpkg, ip, ptxas = system.Questions(), driver.Questions(), fabric.Questions(), toolchain.Questions()
     state = systemd.system(now)
