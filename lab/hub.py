@@ -53,11 +53,9 @@ class LocalHub:
         self.gated = False
         self.rate = 0.0
         handler = type("Handler", (_Handler,), {"hub": self})
-        self.server = http.server.ThreadingHTTPServer((address, 0), handler)
-        self.server.daemon_threads = True
-        self.endpoint = f"http://{address}:{self.server.server_port}"
-        # The same server by another name is another origin, as a content network is.
-        self.content = f"http://{'localhost' if address == '127.0.0.1' else address}:{self.server.server_port}"
+        # Two ports, two origins: a content network is another one than the hub.
+        self.servers = [http.server.ThreadingHTTPServer((address, 0), handler) for _ in range(2)]
+        self.endpoint, self.content = (f"http://{address}:{server.server_port}" for server in self.servers)
 
     def add(self, repository: str, files: Mapping[str, bytes], commit: str = "") -> str:
         """Add a revision of a repository, the newest one; its commit."""
@@ -78,14 +76,15 @@ class LocalHub:
 def serving(address: str = "127.0.0.1") -> Iterator[LocalHub]:
     """A hub at ``address``, until the block ends."""
     hub = LocalHub(address)
-    thread = threading.Thread(target=hub.server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
-    thread.start()
+    for server in hub.servers:
+        server.daemon_threads = True
+        threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
     try:
         yield hub
     finally:
-        hub.server.shutdown()
-        hub.server.server_close()
-        thread.join()
+        for server in hub.servers:
+            server.shutdown()
+            server.server_close()
 
 
 def read(directory: Path) -> dict[str, bytes]:
