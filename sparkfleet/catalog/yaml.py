@@ -11,6 +11,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from sparkfleet.errors import UserError
+from sparkfleet.secrecy import is_secret
 
 M = TypeVar("M", bound=BaseModel)
 
@@ -123,7 +124,9 @@ def _finding(path: Path, document: yaml.Node | None, model: type[BaseModel], err
     if error["type"] == "extra_forbidden":
         what = f"unknown key{_suggest(str(error['loc'][-1]), _at(model, error['loc'][:-1]))}"
     elif error["type"] != "missing":
-        what = f"{what}; found {_short(error['input'])}"
+        named = str(error["loc"][-1]) if error["loc"] else ""
+        hidden = is_secret(named, str(error["input"]))
+        what = f"{what}; found {'what looks like a secret' if hidden else _short(error['input'])}"
     return f"{path}:{line}: {key}: {what}."
 
 

@@ -64,11 +64,11 @@ def engine_unknown() -> None:
 
 
 def port_twice() -> None:
-    """Two recipes of one host that want the same port.
+    """Two recipes of one host that may run at the same time and want the same port.
 
     Why: the second one to start finds it taken and fails, after minutes of loading.
 
-    Source: both are bound on the same address.
+    Source: both are on one host; recipes that exclude each other for want of memory may share a port.
     """
 
 

@@ -1,22 +1,12 @@
 """Who can reach the engine, and what a recipe must not carry."""
 
-import re
 from collections.abc import Iterator, Mapping
 from ipaddress import ip_address
 
 from sparkfleet.lint.case import Case
 from sparkfleet.lint.findings import Keys, Trouble
 from sparkfleet.lint.registry import rule
-
-#: Last words of a name that holds a secret; ACCESS_KEY_ID is half of a pair.
-_SECRET_NAME = re.compile(
-    r"(^|[_-])(token|secret|password|passwd|credentials?|api[_-]?key|access[_-]key([_-]id)?|private[_-]key)$",
-    re.IGNORECASE,
-)
-_SECRET_VALUE = re.compile(
-    r"\b(hf_[A-Za-z0-9]{20,}|sk-[A-Za-z0-9_-]{16,}|nvapi-[\w-]{16,}|gh[pousr]_[A-Za-z0-9]{20,}|AKIA[0-9A-Z]{16})\b"
-    r"|-----BEGIN |\bBearer \S{8,}|://[^/\s:@]+:[^/\s@]+@"
-)
+from sparkfleet.secrecy import is_secret
 
 
 @rule("public-bind", "error")
@@ -44,8 +34,7 @@ def secret_in_recipe(case: Case) -> Iterator[Trouble]:
     Source: the names of variables and flags that hold one, and the forms of known tokens.
     """
     for keys, value in _texts(case):
-        name = str(keys[-1])
-        if value and (_SECRET_NAME.search(name) or _SECRET_VALUE.search(value)):
+        if is_secret(str(keys[-1]), value):
             what = f"{'.'.join(map(str, keys))} holds a secret."  # and is not shown
             yield Trouble(keys[:2], what, "take it out, and consider it known to others if the file was shared.")
 

@@ -54,6 +54,32 @@ def test_a_secret_cannot_be_waived_and_is_never_shown(check: Check) -> None:
     assert "0123456789" not in "".join(map(str, found))
 
 
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"environment": {"HF_TOKEN": 123456789}},
+        {"served_as": "a hf_" + "a1" * 15},
+        {"flags": {"x": ["sk-" + "1" * 20]}},
+    ],
+)
+def test_a_secret_in_a_wrong_place_is_not_shown_either(check: Check, changes: dict[str, Any]) -> None:
+    found = check(changes)
+    assert found and {one.rule for one in found} == {"recipe-invalid"}
+    assert "found what looks like a secret" in str(found[0])
+    assert not any(text in str(one) for one in found for text in ("123456789", "a1a1", "1111"))
+
+
+def test_a_public_address_is_right_where_a_key_is_asked_for(tmp_path: Path) -> None:
+    public = served(tmp_path, "one", {"bind": "0.0.0.0"})
+    assert rules(check_host((public,))) == ["public-bind"]
+    assert check_host((public,), api_key=True) == ()
+
+
+def test_recipes_that_exclude_each_other_may_share_a_port(tmp_path: Path) -> None:
+    both = served(tmp_path, "one", {}), served(tmp_path, "other", {})
+    assert check_host(both, apart={"one": ["other"], "other": ["one"]}) == ()
+
+
 def test_a_waiver_for_one_engine_has_an_effect_if_another_is_looked_at(check: Check) -> None:
     changes = {"engines": ["vllm-0.20.1", "vllm-0.33.0"], "flags": {"quantization": "mxfp4"}}
     found = check({**changes, **waiver("quantization-mismatch")}, only="vllm-0.33.0")
