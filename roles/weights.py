@@ -2,7 +2,7 @@
 
 From another Spark if ``models_from`` names one; else from the directory ``models`` on the host where it has the model,
 else from the hub: fetched with the client of the release, by a process without root's rights. What has come is kept
-when a run is cut off.
+when a run is cut off. An ``unpinned`` revision is resolved once and stays; ``sparkfleet pin RECIPE`` moves it.
 """
 
 import os
@@ -14,6 +14,7 @@ from roles._lib.facts import Run
 from roles._lib.operations import converge as _converge
 from sparkfleet.agent.shapes import WeightsOrder
 from sparkfleet.desired import Desired
+from sparkfleet.errors import UserError
 from sparkfleet.plan import HostPlan
 
 
@@ -39,7 +40,10 @@ def _orders(wanted: Desired, run: Run) -> list[WeightsOrder]:
 
 
 def _token(plan: HostPlan) -> str | None:
-    """The token of the hub, read when it is sent and held nowhere."""
+    """The token of the hub, read when it is sent and held nowhere. Raises UserError when its file cannot be read."""
     if plan.hub_token:
-        return Path(plan.hub_token).read_text(encoding="utf-8").strip() or None
+        try:
+            return Path(plan.hub_token).read_text(encoding="ascii").strip() or None
+        except (OSError, UnicodeDecodeError):
+            raise UserError(f"hub_token: {plan.hub_token} cannot be read, or is no text. Correct it.") from None
     return os.environ.get("HF_TOKEN") or None
