@@ -65,10 +65,8 @@ def _tell(path: Path, problem: str) -> list[str]:
     shown = "".join(f"\n    {line}" for line in wrong[:SHOWN])
     more = f"\n    and {len(wrong) - SHOWN} more" if len(wrong) > SHOWN else ""
     remedy = "Deploy" if problem else "Remove this directory, then deploy"  # what a deploy sees by itself, it mends
-    return [
-        f"{path}: {problem or f'{len(wrong)} files are not what they must be'}.{shown}{more}\n"
-        f"  {remedy}: it is then built again."
-    ]
+    found = problem or f"of {files} files, {len(wrong)} not what it must be"
+    return [f"{path}: {found}.{shown}{more}\n  {remedy}: it is then built again."]
 
 
 def check(path: Path) -> tuple[list[str], int, int]:

@@ -153,6 +153,20 @@ def wait_until_active(spark: Spark, old: str) -> None:
     pytest.fail(f"{UNIT} did not come back: {spark.process(UNIT)}")
 
 
+def test_every_file_is_read_and_what_belongs_to_nobody_is_named(served: list[Spark]) -> None:
+    spark = served[0]
+    deep = ("tasks/verify.py", "--limit", spark.name, "--data", "deep=true")
+    good = pyinfra(*deep)
+    assert good.status == 0, good.said
+    assert "files by hash" in good.said and "as sealed" in good.said
+    site = spark.sh("ls -d /opt/sparkfleet/releases/*/lib/python3.*/site-packages")
+    spark.sh(f"touch {site}/vllm/stranger.py")
+    bad = pyinfra(*deep)
+    spark.sh(f"rm {site}/vllm/stranger.py")
+    assert bad.status != 0
+    assert "1 not what it must be" in bad.said and "vllm/stranger.py: belongs to no distribution" in bad.said
+
+
 def test_a_release_changed_behind_our_back_is_built_again(served: list[Spark]) -> None:
     spark = served[1]
     process = spark.process(UNIT)
