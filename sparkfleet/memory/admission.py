@@ -145,26 +145,3 @@ def utilization(need: Need, total: float) -> float:
     """
     thousandths = math.floor(min(need.serving, total - CONTEXT_MARGIN) / total * _DIGITS)
     return max(thousandths, 1) / _DIGITS  # the engine takes no zero
-
-
-def contradiction(need: Need, given: float, total: float) -> str:
-    """Why a utilisation that somebody gave does not go with the recipe's own sum; empty when it does.
-
-    ``given``: the share of ``total`` GiB, as on the engine's command line.
-    """
-    if given * total + CONTEXT_MARGIN > total:
-        return (
-            f"utilisation {given:g} of {total:.1f} GiB asks for {given * total:.1f} GiB free, and the engine's CUDA "
-            f"context takes {CONTEXT_MARGIN:.1f} GiB before it looks: it can never start"
-        )
-    if given * total < need.serving:
-        return (
-            f"utilisation {given:g} of {total:.1f} GiB is {given * total:.1f} GiB, and weights {need.weights:.1f} + KV "
-            f"{need.kv:.1f} + overhead {need.overhead:.1f} = {need.serving:.1f} GiB: it starts where it has no room"
-        )
-    if given * total > need.starting:
-        return (
-            f"utilisation {given:g} of {total:.1f} GiB asks for {given * total:.1f} GiB free, and the recipe takes "
-            f"{need.arithmetic}: it does not start where it would fit"
-        )
-    return ""

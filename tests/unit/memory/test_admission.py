@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sparkfleet.errors import UserError
-from sparkfleet.memory.admission import CONTEXT_MARGIN, Admission, Need, admit, contradiction, utilization
+from sparkfleet.memory.admission import CONTEXT_MARGIN, Admission, Need, admit, utilization
 
 SPARK = 121.7
 SIZES = st.floats(0, 60, allow_nan=False)
@@ -69,21 +69,6 @@ def test_the_utilisation_never_asks_for_more_than_the_sum_or_than_there_is(need:
     assert share * total <= max(need.serving, total / 1000) + 1e-6
     assert share * total <= total - CONTEXT_MARGIN
     assert need.serving - share * total <= total / 1000 or need.serving > total - CONTEXT_MARGIN
-
-
-@given(NEEDS.filter(lambda one: one.gpu and one.serving > 1 and one.starting <= SPARK - 8.0))
-def test_the_derived_utilisation_contradicts_nothing_but_by_its_last_digit(need: Need) -> None:
-    assert contradiction(need, utilization(need, SPARK) + 0.001, SPARK) == ""
-
-
-def test_contradictions_say_the_arithmetic() -> None:
-    need = Need("r", 60.0, 2.0, 6.0, 4.0)
-    assert "it can never start" in contradiction(need, 0.99, SPARK)
-    assert "0.5 of 121.7 GiB is 60.9 GiB, and weights 60.0 + KV 2.0 + overhead 6.0 = 68.0" in contradiction(
-        need, 0.5, SPARK
-    )
-    assert "it does not start where it would fit" in contradiction(need, 0.9, SPARK)
-    assert contradiction(need, 0.57, SPARK) == ""
 
 
 def test_two_that_do_not_fit_say_why() -> None:
