@@ -161,6 +161,8 @@ def _row(run: Run, one: RecipePlan, state: UnitState | None, verified: Verified 
     engine = next(release.engine for release in run.plan.releases if release.name == one.release)
     if state is None or state.load == "not-found":
         return one.name, engine, "not deployed", ""
+    if state.active != "active" and not one.running:
+        return one.name, engine, "waits: no room beside the others", ""
     if state.active != "active":
         return one.name, engine, f"{state.active} ({state.result})", ""
     if verified is None or verified.invocation != state.invocation:
