@@ -2,9 +2,9 @@
 
     sudo .venv/bin/python benchmarks/observe.py      (with a lab up that was deployed to)
 
-Times an SSH login that runs `true`, and one that runs the very command of a deploy with its very question, in turns; the
-difference is the host's. CPU is what the host's processors spent on the command, sudo and Python's start included; a
-busy machine stretches the wall time and hardly that.
+Times an SSH login that runs `true`, and one that runs the very command of a deploy with its very question, in turns;
+the difference is the host's. CPU is what the host's processors spent on the command, Python's start included; a busy
+machine stretches the wall time and hardly that.
 """
 
 import os

@@ -34,14 +34,16 @@ def settle(code: bytes, home: Path, compiled: str) -> None:
 
 
 def compile_all(code: bytes) -> bytes:
-    """A zip file with the byte code of every module of the zipapp ``code``, for this Python."""
+    """A zip file with source and byte code of every module of the zipapp ``code``, for this Python."""
     buffer = io.BytesIO()
     with zipfile.ZipFile(io.BytesIO(code)) as sources, zipfile.ZipFile(buffer, "w") as target:
         for name in sources.namelist():
-            module = compile(sources.read(name), name, "exec", dont_inherit=True)
-            # the header of a .pyc without a source beside it: nothing in it but the magic number is looked at
-            content = importlib.util.MAGIC_NUMBER + bytes(12) + marshal.dumps(module)
+            source = sources.read(name)
+            module = compile(source, name, "exec", dont_inherit=True)
+            # a .pyc that says: do not look whether the source beside it is the one I was made of (PEP 552)
+            content = importlib.util.MAGIC_NUMBER + (1).to_bytes(4, "little") + bytes(8) + marshal.dumps(module)
             target.writestr(f"{name}c", content)
+            target.writestr(name, source)  # some modules read others as text
     return buffer.getvalue()
 
 

@@ -8,6 +8,7 @@ import sys
 import zipfile
 from io import BytesIO
 from pathlib import Path
+from zipimport import zipimporter
 
 import pytest
 
@@ -87,6 +88,8 @@ def test_the_compiled_agent_is_the_same_and_is_taken_first(tmp_path: Path) -> No
 
     assert run().splitlines()[-1].startswith(str(home))
     compiled.write_bytes(compile_all(home.read_bytes()))
-    assert run().splitlines()[-1].startswith(str(compiled))
+    assert run().splitlines()[-1] == f"{compiled}/sparkfleet/agent/shapes.pyc"
+    module = "sparkfleet/agent/patching/probe_helpers.py"
+    assert zipimporter(str(compiled)).get_data(module) == (AGENT / "patching/probe_helpers.py").read_bytes()
     compiled.write_bytes(b"cut off")
     assert run().splitlines()[-1].startswith(str(home)), "what cannot be read is passed over"
