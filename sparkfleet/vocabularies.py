@@ -62,6 +62,21 @@ def _packed(names: tuple[str, ...], given: str | None, progress: Progress) -> di
         return error
 
 
+def bring(dest: Path, given: str | None, progress: Progress) -> list[Vocabulary]:
+    """Put all vocabularies into ``dest``, which is made when it is not there; which they are.
+
+    Raises UserError as ``obtain`` does, and when the directory cannot be written.
+    """
+    contents = obtain(catalog().vocabularies, given, progress)
+    try:
+        dest.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UserError(f"{dest}: cannot be made: {error.strerror}.") from None
+    for one in catalog().vocabularies:
+        write(dest / one.name, contents[one.name])
+    return list(catalog().vocabularies)
+
+
 def obtain(wanted: Sequence[Vocabulary], given: str | None, progress: Progress) -> Contents:
     """Vocabularies by name. ``given``: one of them as a file, or a directory with files of either name.
 

@@ -17,7 +17,7 @@ from .wire import build
 
 PATH = Path("/var/lib/sparkfleet/receipt.json")
 
-_SECTIONS = ("account", "release", "weights", "units", "verified", "served")
+_SECTIONS = ("account", "release", "weights", "units", "verified", "served", "vocab")
 
 
 def read() -> dict[str, Any]:

@@ -5,9 +5,7 @@ from pathlib import Path
 import click
 
 from sparkfleet import vocabularies
-from sparkfleet.catalog.vocabularies import catalog
 from sparkfleet.cli.errors import explained
-from sparkfleet.errors import UserError
 
 
 @click.command()
@@ -20,11 +18,5 @@ def command(dest: Path, given: str | None) -> None:
     A control machine without internet is given DIR by the setting `vocabularies`. Their bytes are rebuilt from the
     wheel of oss-harmony, or else fetched from their own address, and checked either way.
     """
-    contents = vocabularies.obtain(catalog().vocabularies, given, lambda line: click.echo(line, err=True))
-    try:
-        dest.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise UserError(f"{dest}: cannot be made: {error.strerror}.") from None
-    for one in catalog().vocabularies:
-        vocabularies.write(dest / one.name, contents[one.name])
+    for one in vocabularies.bring(dest, given, lambda line: click.echo(line, err=True)):
         click.echo(f"{dest / one.name}: {one.size} bytes, SHA-256 {one.sha256}")

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import click
 
-from sparkfleet import wheelhouse
+from sparkfleet import vocabularies, wheelhouse
 from sparkfleet.catalog.engines import Engine, engine
 from sparkfleet.cli.errors import explained
 from sparkfleet.cli.lock import sources
@@ -18,7 +18,8 @@ from sparkfleet.cli.lock import sources
 @click.option("--source", "given", multiple=True, metavar="NAME=PLACE", help="As given to `sparkfleet lock`.")
 @explained
 def command(name: str, dest: Path, dry: bool, given: tuple[str, ...]) -> None:
-    """Download every wheel of ENGINE's lock into DIR, and uv's: all that a host without internet needs to build it.
+    """Download every wheel of ENGINE's lock into DIR, and uv's, and the vocabularies of gpt-oss for an engine that
+    would fetch them: all that a fleet without internet needs to build it.
 
     Each byte is checked. Stop it whenever you like: the next run fetches what is missing. Engines may share a DIR.
     """
@@ -28,6 +29,9 @@ def command(name: str, dest: Path, dry: bool, given: tuple[str, ...]) -> None:
         return
     lacked = wheelhouse.make(wanted, dest, sources(given), lambda line: click.echo(line, err=True))
     click.echo(f"{dest}: {lacked.wheels} wheels of {name}, complete; {len(lacked.missing)} fetched now")
+    if wanted.harmony == "openai-harmony":
+        vocabularies.bring(dest, None, lambda line: click.echo(line, err=True))
+        click.echo(f"{dest}: and the vocabularies of gpt-oss; `vocabularies` in the inventory may name this directory")
 
 
 def _dry(wanted: Engine, dest: Path) -> None:

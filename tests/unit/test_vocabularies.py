@@ -189,7 +189,6 @@ def test_in_a_wheel_only_the_very_bytes_are_found(tmp_path: Path, wanted: tuple[
 def test_the_command_fills_a_directory_and_says_what_is_wrong(
     tmp_path: Path, wanted: tuple[Vocabulary, ...], given: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("sparkfleet.cli.vocab.catalog", vocabularies.catalog)
     run = CliRunner().invoke(main, ["vocab", "--dest", str(tmp_path / "out" / "deep"), "--from", str(given)])
     assert run.exit_code == 0, run.output
     assert {path.name: path.read_bytes() for path in (tmp_path / "out" / "deep").iterdir()} == CONTENTS
