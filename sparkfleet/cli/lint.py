@@ -83,7 +83,7 @@ def _print(findings: Sequence[Finding], files: int, skipped: int) -> None:
     if summary["waived"]:
         parts.append(f"{summary['waived']} waived")
     more = f" ({skipped} more are known not to work, or are for other engines)" if skipped else ""
-    click.echo(f"{', '.join(parts)} in {_times(files, 'recipe')}{more}.")
+    click.echo(textwrap.fill(f"{', '.join(parts)} in {_times(files, 'recipe')}{more}.", width))
 
 
 def _lines(one: Finding, width: int) -> Iterable[str]:

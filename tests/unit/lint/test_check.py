@@ -325,7 +325,8 @@ def test_machines_read_json(check: Check, tmp_path: Path) -> None:
 
 def test_without_a_name_the_whole_catalog_is_checked_but_not_what_is_there_to_be_refused() -> None:
     status, said = run()
-    assert status == 0 and "(2 more are known not to work, or are for other engines)" in said
+    assert status == 0 and "(2 more are known not to work, or are for other engines)" in " ".join(said.split())
+    assert max(map(len, said.splitlines())) <= 80
     assert run("qwen3.6-35b-nvfp4-sglang")[0] == 1
 
 
