@@ -1,7 +1,7 @@
 """A plan in the shapes that the agent takes: orders, and the question that observes what they are about."""
 
 from collections.abc import Callable, Collection, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from sparkfleet.agent.rules import PLACE
 from sparkfleet.agent.seal import PatchOrder
@@ -115,8 +115,10 @@ def desired(plan: HostPlan, limits: TextFile, units: Callable[[HostPlan], tuple[
     )
 
 
-def question(wanted: Desired, now: float, author: Author, adopt: bool) -> Question:
-    """What the agent must look at for ``wanted``. ``adopt`` lets it settle on a host that passes preflight."""
+def question(wanted: Desired, now: float, author: Author, adopt: bool, live: bool = False) -> Question:
+    """What the agent must look at for ``wanted``. ``adopt`` lets it settle on a host that passes preflight; ``live``:
+    engines are asked what they are doing.
+    """
     files = [file.path for file in wanted.account.files]
     files += [file.path for unit in wanted.units for file in unit.files]
     return Question(
@@ -133,6 +135,7 @@ def question(wanted: Desired, now: float, author: Author, adopt: bool) -> Questi
         wheels=WHEELS,
         models=tuple(_glance(model) for model in wanted.weights),
         units=tuple(unit.name for unit in wanted.units),
+        serving=tuple(replace(one, journal=(), prompts=()) for one in wanted.expectations) if live else (),
     )
 
 

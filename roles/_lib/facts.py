@@ -31,7 +31,7 @@ from sparkfleet.plan import HostPlan
 
 @dataclass
 class Run:
-    """One host in this run: what it should be, what it is, and how far it got."""
+    """One host in this run: what it should be, what it is, and how far it got. ``live``: its engines are asked, too."""
 
     host: Host
     plan: HostPlan
@@ -40,6 +40,7 @@ class Run:
     trouble: str = ""
     failed: str = ""
     mending: bool = False
+    live: bool = False
     done: list[Change] = field(default_factory=list)
 
     def pending(self) -> tuple[Change, ...]:
@@ -68,16 +69,16 @@ def all_runs() -> dict[str, Run]:
     return _runs
 
 
-def begin(host: Host, plan: HostPlan, adopt: bool) -> Run:
+def begin(host: Host, plan: HostPlan, adopt: bool, live: bool) -> Run:
     """Observe ``host`` for the first time in this run."""
-    run = _runs[host.name] = Run(host, plan, render.desired_of(plan))
+    run = _runs[host.name] = Run(host, plan, render.desired_of(plan), live=live)
     observe(run, adopt)
     return run
 
 
 def observe(run: Run, adopt: bool) -> None:
     """Look at the host anew. ``adopt``: the agent may settle there if it passes preflight."""
-    asked = wire.encode(question(run.wanted, time.time(), author(), adopt))
+    asked = wire.encode(question(run.wanted, time.time(), author(), adopt, run.live))
     answer = _ask(run, installed_agent("observe"), [asked])
     if answer == OTHER_AGENT:
         command, code = carried_agent("observe")

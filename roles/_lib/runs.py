@@ -23,9 +23,10 @@ class Refused(PyinfraError, CliError):  # type: ignore[misc]
 _plans: dict[str, HostPlan] = {}
 
 
-def observed(at_end: Callable[[list[str]], None] = report.outcome, may_settle: bool = False) -> Run:
+def observed(at_end: Callable[[list[str]], None] = report.outcome, may_settle: bool = False, live: bool = False) -> Run:
     """This host, observed. The first call plans every host of the run, and has ``at_end`` told their names at the end.
     ``may_settle``: the agent may be laid down on a host that passes preflight, in a run that is not a dry one.
+    ``live``: engines are asked what they are doing.
 
     Raises Refused, which ends the run for all hosts, when the data of any cannot be planned: nothing has been
     asked or changed anywhere then.
@@ -38,7 +39,7 @@ def observed(at_end: Callable[[list[str]], None] = report.outcome, may_settle: b
         return run
     one, plan = state.inventory.get_host(host.name), _plans[host.name]  # pyinfra's `host` is the one it is busy with
     adopt = may_settle and not state.should_check_for_changes() and not is_dry()
-    return begin(one, plan, adopt and not outside(one, plan))
+    return begin(one, plan, adopt and not outside(one, plan), live)
 
 
 def _plan_all() -> None:

@@ -3,6 +3,7 @@
 import re
 
 from . import journal
+from .secrecy import shown
 from .shapes import Expectation, JournalRule, UnitState
 
 
@@ -31,6 +32,11 @@ def environment_of(pid: int) -> dict[str, str]:
     return dict(entry.partition("=")[::2] for entry in _read(pid, "environ"))
 
 
+def command_of(pid: int) -> list[str]:
+    """The command line of a process; empty when it is gone."""
+    return _read(pid, "cmdline")
+
+
 def _read(pid: int, what: str) -> list[str]:
     try:
         with open(f"/proc/{pid}/{what}", "rb") as file:
@@ -44,8 +50,8 @@ def _first_difference(argv: list[str], expectation: Expectation) -> str:
     wanted, found = set(expectation.command), set(argv)
     missing = [word for word in expectation.command if word not in found]
     more = [word for word in argv[1:] if word not in wanted]  # the first is the interpreter's
-    parts = [f"missing {' '.join(missing[:3])}"] if missing else []
-    return "; ".join(parts + ([f"found {' '.join(more[:3])}"] if more else [])) or "the order differs"
+    parts = [f"missing {' '.join(shown(missing)[:3])}"] if missing else []
+    return "; ".join(parts + ([f"found {' '.join(shown(more)[:3])}"] if more else [])) or "the order differs"
 
 
 def journal_complaint(rules: tuple[JournalRule, ...], invocation: str) -> str:

@@ -7,8 +7,9 @@ from typing import Any
 
 from . import account, facts, generations, preflight, receipt, release, rules, units, vocab, weights, wheels
 from .errors import HostError
+from .facts.shapes import Machine
 from .paths import look, sha256
-from .shapes import SCHEMA, Finding, Observed, Question, Receipt, Requirements, UnitState, WeightsState
+from .shapes import SCHEMA, Finding, Live, Observed, Question, Receipt, Requirements, UnitState, WeightsState
 
 #: Where the agent lives on a host once a deploy has passed preflight.
 HOME = Path("/opt/sparkfleet/agent.pyz")
@@ -28,6 +29,7 @@ def observe(question: Question) -> Observed:
     summary = receipt.summary(content)
     ours = {*question.units, *(summary.units if summary else ())}
     case = preflight.case(seen, needs, present, ours)
+    states = _units(question, summary)
     paths = {path: look(path) for path in (*question.directories, *question.files)}
     return Observed(
         schema=SCHEMA,
@@ -40,12 +42,23 @@ def observe(question: Question) -> Observed:
         releases=releases,
         vocab=vocab.look(question.vocab, content.get("vocab", {})),
         weights=models,
-        units=_units(question, summary),
+        units=states,
         verified=receipt.verified(content),
         served=generations.served(content),
         current=generations.digests(content),
         wheels=brought,
+        live=_live(question, states, seen),
     )
+
+
+def _live(question: Question, states: tuple[UnitState, ...], seen: Machine) -> tuple[Live, ...]:
+    if not question.serving:
+        return ()
+    from . import moment  # a deploy need not load what asks engines
+
+    there = {state.name: state for state in states}
+    asked = [one for one in question.serving if one.unit in there]
+    return tuple(moment.look(one, there[one.unit], seen.processes.ports) for one in asked)
 
 
 def _wheels(question: Question, needs: Requirements, present: set[str]) -> tuple[tuple[str, ...], Requirements]:

@@ -20,9 +20,19 @@ INTERVAL = 0.25
 #: Seconds that one answer may take: 1,000 tokens of a 31B dense model on a Spark are 150.
 PATIENCE = 600.0
 
+#: Seconds that an answer may take for which nothing is computed.
+GLANCE = 5.0
+
+#: Bytes of metrics that are read: a busy vLLM has some 200,000.
+MOST_METRICS = 8_000_000
+
 
 class NotServing(Exception):
     """The engine does not answer, or not as it should."""
+
+
+class Silent(NotServing):
+    """The engine does not answer at all: nobody is there, or not in time."""
 
 
 @dataclass(frozen=True)
@@ -58,12 +68,18 @@ def wait_until_ready(engine: Engine, model: str, pid: int) -> None:
 
 def models(engine: Engine) -> dict[str, int]:
     """The ids that ``/v1/models`` names, each with its context length in tokens (0: not said). Raises NotServing."""
-    with _asked(engine, "GET", "/v1/models", timeout=5) as response:
+    with _asked(engine, "GET", "/v1/models", timeout=GLANCE) as response:
         answer = _json(response.read(), "/v1/models")
     try:
         return {str(entry["id"]): int(entry.get("max_model_len") or 0) for entry in answer["data"]}
     except (KeyError, TypeError, ValueError, AttributeError):
         raise NotServing(f"port {engine.port}: /v1/models answers with something else than models") from None
+
+
+def metrics(engine: Engine) -> str:
+    """The Prometheus text of ``/metrics``, which no API key guards. Raises NotServing."""
+    with _asked(engine, "GET", "/metrics", timeout=GLANCE) as response:
+        return response.read(MOST_METRICS).decode("utf-8", "replace")
 
 
 def chat(engine: Engine, model: str, prompt: Prompt, **more: Any) -> Answer:
@@ -143,7 +159,7 @@ def _asked(
             raise NotServing(f"{path} answers with HTTP {response.status}: {said}")
         yield response
     except (OSError, http.client.HTTPException) as error:
-        raise NotServing(f"port {engine.port}{path}: {error or type(error).__name__}") from None
+        raise Silent(f"port {engine.port}{path}: {error or type(error).__name__}") from None
     finally:
         connection.close()
 

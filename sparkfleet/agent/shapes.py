@@ -503,7 +503,11 @@ class Guard:
 
 @dataclass(frozen=True)
 class Question:
-    """Everything the agent must look at to answer with one observed state."""
+    """Everything the agent must look at to answer with one observed state.
+
+    ``serving``: recipes whose engines are asked what they are doing, and whose processes are compared with their
+    units; a deploy asks none.
+    """
 
     now: float
     adopt: bool
@@ -518,6 +522,7 @@ class Question:
     wheels: str
     models: tuple[Glance, ...]
     units: tuple[str, ...]
+    serving: tuple[Expectation, ...] = ()
 
 
 # --- what is true ------------------------------------------------------------------------------------------------
@@ -618,6 +623,21 @@ class Verified:
 
 
 @dataclass(frozen=True)
+class Live:
+    """A recipe at this moment. ``silence``: why its engine, which systemd holds for active, does not serve.
+    ``difference``: how what runs differs from what its unit starts. ``running`` and ``waiting`` are requests,
+    ``kv_use`` is the share of the KV cache in use.
+    """
+
+    recipe: str
+    silence: str = ""
+    difference: str = ""
+    running: int | None = None
+    waiting: int | None = None
+    kv_use: float | None = None
+
+
+@dataclass(frozen=True)
 class Receipt:
     """What of ours is on the host, as the receipt there says; ``suspects`` are starts from files somebody edited."""
 
@@ -643,7 +663,7 @@ class Served:
 class Observed:
     """The whole observed state of one host. ``vocab`` says what is wrong with its vocabularies, if anything is.
     ``served`` are the sets to go back to, oldest first; ``current`` is the generation of each unit that is laid down.
-    ``wheels`` are missing releases that all wheels are there for.
+    ``wheels`` are missing releases that all wheels are there for. ``live`` is empty where nobody asked for it.
     """
 
     schema: int
@@ -661,6 +681,7 @@ class Observed:
     served: tuple[Served, ...] = ()
     current: dict[str, str] = field(default_factory=dict)
     wheels: tuple[str, ...] = ()
+    live: tuple[Live, ...] = ()
 
     @property
     def blocked(self) -> bool:

@@ -10,8 +10,8 @@ import yaml
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
+from sparkfleet.agent.secrecy import is_secret
 from sparkfleet.errors import UserError
-from sparkfleet.secrecy import is_secret
 
 M = TypeVar("M", bound=BaseModel)
 

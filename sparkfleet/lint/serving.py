@@ -3,10 +3,10 @@
 from collections.abc import Iterator, Mapping
 from ipaddress import ip_address
 
+from sparkfleet.agent.secrecy import is_secret
 from sparkfleet.lint.case import Case
 from sparkfleet.lint.findings import Keys, Trouble
 from sparkfleet.lint.registry import rule
-from sparkfleet.secrecy import is_secret
 
 
 @rule("public-bind", "error")

@@ -1,6 +1,7 @@
 """What looks like a secret, by its name or by its own form: it has no place in a recipe, and is never shown."""
 
 import re
+from collections.abc import Iterable
 
 #: Last words of a name that holds a secret; ACCESS_KEY_ID is half of a pair.
 _NAME = re.compile(
@@ -16,3 +17,16 @@ _FORM = re.compile(
 def is_secret(name: str, value: str) -> bool:
     """Whether ``name`` is that of a secret and has a value, or ``value`` has the form of one."""
     return bool(value) and bool(_NAME.search(name) or _FORM.search(value))
+
+
+def shown(words: Iterable[str]) -> list[str]:
+    """The words of a command line as they may be shown: what looks like a secret is ``***``."""
+    found, option = [], ""
+    for word in words:
+        name, equals, value = word.partition("=")
+        if equals and is_secret(name, value):
+            found.append(f"{name}=***")
+        else:
+            found.append("***" if is_secret(option, word) else word)
+        option = word if word.startswith("--") else ""
+    return found
