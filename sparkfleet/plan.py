@@ -320,8 +320,12 @@ def _lock(chosen: Settings, wanted: Engine) -> str:
         )
     try:
         text = path.read_text(encoding="utf-8")
-        if not parse(text):
+        held = {pin.name: pin.version for pin in parse(text)}
+        if not held:
             raise HostError("lock: no line pins a distribution.")
+        if "vllm" in wanted.pins and held.get("vllm") != wanted.pins["vllm"]:
+            # what the catalog knows of the engine, its flags and its patches are of that release and no other
+            raise HostError(f"lock: expected vllm=={wanted.pins['vllm']}, found {held.get('vllm', 'none')}.")
         return text
     except HostError as error:
         raise UserError(f"engine {wanted.name}: {path}: {error}") from None

@@ -206,3 +206,10 @@ def test_a_key_that_is_none_is_refused_and_not_shown(lock: str, tmp_path: Path, 
     assert not content.strip() or content.strip() not in str(error.value)
     with pytest.raises(UserError, match="cannot be read"):
         plan(lock, api_key_file=str(tmp_path / "nowhere"))
+
+
+def test_a_lock_of_another_vllm_is_refused(tmp_path: Path) -> None:
+    lock = tmp_path / "other.lock"
+    lock.write_text(f"vllm==0.24.0 --hash=sha256:{'a' * 64}\n")
+    with pytest.raises(UserError, match=r"expected vllm==0\.23\.0, found 0\.24\.0"):
+        plan(str(lock), recipes=["gpt-oss-120b"], engine="vllm-0.23.0")
