@@ -5,7 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from . import account, facts, generations, preflight, receipt, release, rules, units, vocab, weights, wheels
+from . import account, facts, generations, preflight, receipt, release, rules, units, vocab, weights
 from .errors import HostError
 from .facts.shapes import Machine
 from .paths import look, sha256
@@ -64,6 +64,10 @@ def _live(question: Question, states: tuple[UnitState, ...], seen: Machine) -> t
 def _wheels(question: Question, needs: Requirements, present: set[str]) -> tuple[tuple[str, ...], Requirements]:
     """Missing releases that all wheels are there for; and what the machine needs, less the wheels that are there."""
     bringing = [one for one in needs.disk if one.path == question.wheels and one.unless not in present]
+    if not bringing:
+        return (), needs
+    from . import wheels  # Python's HTTP takes longer to import than the rest of a look
+
     brought = wheels.complete(Path(question.wheels), [one.unless for one in bringing])
     disk = tuple(wheels.still_needed(one) if one in bringing else one for one in needs.disk)
     return brought, replace(needs, disk=disk)

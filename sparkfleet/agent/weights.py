@@ -5,7 +5,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from . import directory, hub, peer, receipt
+from . import receipt
 from .errors import HostError
 from .incoming import fetched, mark
 from .paths import sha256, sync_directory
@@ -79,6 +79,8 @@ def _problem(file: WeightFile, mark: list[int] | None, checked: list[Any] | None
 
 def apply(order: WeightsOrder, author: Author) -> None:
     """Lay every model down; files already there with the right bytes stay as they are."""
+    from . import hub, peer  # Python's HTTP: a look at a host has no need to import it
+
     known = dict(receipt.read().get("weights", {}))
     for model in order.models:
         entry = known.get(model.model, {})
@@ -98,6 +100,8 @@ def apply(order: WeightsOrder, author: Author) -> None:
 
 
 def _from_directory(model: Weights, entry: dict[str, Any]) -> dict[str, Any]:
+    from . import directory
+
     path, source = Path(model.path), Path(model.source)
     files, commit = (model.files, "") if model.files else directory.manifest(source, model.hub)
     path.mkdir(mode=0o755, parents=True, exist_ok=True)

@@ -211,7 +211,7 @@ def test_an_unreachable_host_does_not_stop_the_other(lab: Lab, served: list[Spar
 @pytest.mark.parametrize(
     ("scenario", "said"),
     [
-        ("old-driver", "expected 580.142 or newer, found 580.126.09"),
+        ("old-driver", "expected 580.142 or newer (the policy), found 580.126.09"),
         ("mismatch", "Driver/library version mismatch"),
         ("no-devices", "No devices were found"),
         ("not-a-spark", "expected compute capability 12.1 (GB10)"),
@@ -314,7 +314,8 @@ def test_somebody_else_on_the_port_is_told_even_if_it_serves_the_same_model(serv
     finally:
         spark.sh("systemctl stop foreign")
     assert run.status != 0
-    assert "port 8000: another process answers there" in run.said, run.said
+    assert "port 8000: python3 (process " in run.said and "foreign.service) listens there" in run.said, run.said
+    assert f"{spark.name}  blocked, nothing was changed" in run.said
     assert spark.process(UNIT)["ActiveState"] in ("failed", "inactive")
     assert repaired(spark) == "service, verify"
 
