@@ -78,15 +78,20 @@ def begin(host: Host, plan: HostPlan, adopt: bool, live: bool) -> Run:
 
 def observe(run: Run, adopt: bool) -> None:
     """Look at the host anew. ``adopt``: the agent may settle there if it passes preflight."""
-    asked = wire.encode(question(run.wanted, time.time(), author(), adopt, run.live))
-    answer = _ask(run, installed_agent("observe"), [asked])
-    if answer == OTHER_AGENT:
-        command, code = carried_agent("observe")
-        answer = _ask(run, command, [code, asked])
+    answer = ask(run, "observe", wire.encode(question(run.wanted, time.time(), author(), adopt, run.live)))
     if answer.startswith(ANSWER):
         run.seen, run.trouble = wire.decode(Observed, answer.removeprefix(ANSWER)), ""
     else:
         run.seen, run.trouble = None, answer
+
+
+def ask(run: Run, verb: str, asked: str) -> str:
+    """What the agent answers to a verb that changes nothing, after ``ANSWER``; or a paragraph on why it does not."""
+    answer = _ask(run, installed_agent(verb), [asked])
+    if answer == OTHER_AGENT:
+        command, code = carried_agent(verb)
+        answer = _ask(run, command, [code, asked])
+    return answer
 
 
 def execute(host: Host, command: str, lines: list[str], show: bool) -> tuple[bool, CommandOutput]:

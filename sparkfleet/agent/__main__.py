@@ -3,6 +3,7 @@
     observe            answer a Question with the whole observed state; changes nothing, unless the question says that
                        the agent may settle on a host that passed preflight
     apply ROLE         make an order of that role true
+    audit              answer which layers of a model are stored how, from its files' headers; changes nothing
     serve              hand out wheels to other hosts until nobody listens any more
     serve-model        hand out a model, likewise
     served             the port at which that is done
@@ -87,6 +88,14 @@ def _observe() -> int:
         if new:
             observed = observe(question)
     print(ANSWER + wire.encode(observed), flush=True)
+    return 0
+
+
+def _audit() -> int:
+    from .audit.shapes import AuditQuestion
+    from .audit.tally import audit
+
+    print(ANSWER + wire.encode(audit(wire.decode(AuditQuestion, sys.stdin.read()))), flush=True)
     return 0
 
 
@@ -187,6 +196,7 @@ def _help() -> int:
 
 _VERBS: dict[str, Callable[..., int]] = {
     "observe": _observe,
+    "audit": _audit,
     "apply": _apply,
     "serve": _serve,
     "serve-model": _serve_model,
