@@ -5,6 +5,7 @@ import os
 import sys
 from collections.abc import Callable, Iterable
 from dataclasses import asdict
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from roles._lib.facts import Run, all_runs, ask, author
@@ -41,6 +42,7 @@ def model(one: RecipePlan) -> Model:
     return Model(one.name, one.model_path, one.model_source)
 
 
+@cache
 def at_end() -> Callable[[list[str]], None]:
     """What is to be told at the end of the run: text for people, with ``--json`` one document and nothing else."""
     if "--json" not in sys.argv:
