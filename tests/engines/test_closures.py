@@ -102,8 +102,6 @@ class TestWhatIsLaidDown:
     def test_the_patch_set_is_applied(self, closure: Closure) -> None:
         wanted = for_lock(closure.engine, closure.engine.lock.read_text(encoding="utf-8"))
         assert patching.status(closure.site, wanted).converged
-        content = release.read(closure.path)
-        assert set(content["patches"].values()) <= {"applied", "upstreamed", "not-applicable", "not-needed"}
 
     def test_it_is_for_cuda_13(self, closure: Closure) -> None:
         assert closure.engine.assertions.cuda == 13
