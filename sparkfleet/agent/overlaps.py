@@ -7,17 +7,21 @@ and with them what a third distribution owns; it unpacks all of the winner; and 
 contested files only, and only those that are not right already.
 """
 
+from __future__ import annotations
+
 import shutil
 import zipfile
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from .errors import HostError
-from .patching.records import Digest, Distribution, everything
 from .paths import mark, sha256
 from .shapes import Overlap
+
+if TYPE_CHECKING:
+    from .patching.records import Digest, Distribution
 
 #: Where a wheel's ``.data`` directory puts files beside its others.
 _SITE = ("purelib", "platlib")
@@ -63,7 +67,7 @@ def verify(site: Path, declared: Iterable[Overlap]) -> dict[str, str]:
     other bytes, or when a path is contested and ``declared`` does not say who wins.
     """
     declared = tuple(declared)
-    owners = _owners(everything(site))
+    owners = _all(site)
     fought = contested(site, declared, owners)
     winners = {one.path: (one.winner, one.digest) for one in fought}
     for path, digests in owners.items():
@@ -97,7 +101,7 @@ def contested(site: Path, declared: Iterable[Overlap], owners: Owners[Digest] | 
     Raises HostError naming distributions and paths when ``declared`` does not say.
     """
     declared = tuple(declared)
-    owners = _owners(everything(site)) if owners is None else owners
+    owners = _all(site) if owners is None else owners
     values = {path: {name: digest.value for name, digest in digests.items()} for path, digests in owners.items()}
     if pairs := undeclared(values, declared):
         raise HostError(
@@ -136,6 +140,12 @@ def laid(member: str) -> str:
         return member
     scheme, _, inside = rest.partition("/")
     return inside if scheme in _SITE else f"{scheme}:{inside}"
+
+
+def _all(site: Path) -> dict[str, dict[str, Digest]]:
+    from .patching.records import everything  # here, because a guard only compares marks, and has little time
+
+    return _owners(everything(site))
 
 
 def _owners(distributions: Iterable[Distribution]) -> dict[str, dict[str, Digest]]:
