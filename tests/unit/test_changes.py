@@ -189,3 +189,35 @@ class TestWheels:
 
     def test_a_host_with_its_own_wheelhouse_is_brought_none(self, desired: Desired) -> None:
         assert self.roles(desired, self.missing(desired)) == ["engine"]
+
+
+SECOND = "vllm-tiny-zeros.service"
+
+
+@pytest.fixture
+def crowded(lock: str) -> Desired:
+    """Two recipes for a memory that has room for one of them."""
+    return wanted(lock, recipes=["tiny-llama", "tiny-zeros"], memory_total=10.5)
+
+
+def second(seen: Observed, **different: Any) -> Observed:
+    return replace(seen, units=(seen.units[0], replace(seen.units[1], **different)))
+
+
+def test_a_recipe_that_waits_for_room_is_laid_down_and_left_alone(crowded: Desired) -> None:
+    seen = converged(crowded)
+    waiting = {"active": "inactive", "sub": "dead", "enabled": "disabled", "pid": 0, "digest": ""}
+    assert changes(crowded, second(seen, **waiting)) == ()
+    assert things(crowded, second(seen, **waiting, load="not-found")) == [("service", SECOND, "lay down")]
+    assert things(crowded, second(seen, **{**waiting, "enabled": "enabled"})) == [("service", SECOND, "disable")]
+
+
+def test_one_that_was_started_in_its_place_gives_way_again(crowded: Desired) -> None:
+    seen = unit(converged(crowded), active="inactive", pid=0, digest="")
+    seen = replace(seen, units=(*seen.units, replace(converged(crowded).units[1], enabled="disabled")))
+    assert things(crowded, seen) == [("service", UNIT, "start"), ASK]
+
+
+def test_what_a_guard_looks_at_may_change_without_a_restart(desired: Desired) -> None:
+    seen = path(converged(desired), "/etc/sparkfleet/tiny-llama.guard", sha256="0" * 64, mtime=1.0)
+    assert things(desired, seen) == [("service", "/etc/sparkfleet/tiny-llama.guard", "write")]
