@@ -19,6 +19,7 @@ __all__ = (
     "recipe_directory",
     "recipe_overrides",
     "recipes",
+    "report",
     "rollback_to",
     "settings_version",
     "sources",
@@ -93,6 +94,9 @@ os_reserve = 8.0
 # What tasks/rollback.py goes back to: a release that served here before, or the beginning of its name ("vllm-0.20.1").
 # None: what served before what serves now.
 rollback_to = None
+
+# File on this machine that tasks/status.py writes its report to, too: one page of HTML, to be read or mailed.
+report = None
 
 # Releases that tasks/gc.py keeps besides those in use and the last good one.
 keep_releases = 1

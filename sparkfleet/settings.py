@@ -62,6 +62,7 @@ class Settings(BaseModel):
     )
     os_reserve: float = Field(ge=0, le=64, description="GiB of memory that recipes leave alone")
     rollback_to: str | None = Field(description="a release that served, or the beginning of its name; None: the last")
+    report: str | None = Field(description="file on the control machine that status writes its page to, or None")
     keep_releases: int = Field(ge=0, description="a number of releases")
     uninstall_keeps: list[Literal["weights", "logs"]] = Field(description="a list of 'weights' and 'logs', or []")
     deep: bool = Field(description="True or False, for tasks/verify.py")

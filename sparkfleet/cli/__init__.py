@@ -18,6 +18,7 @@ COMMANDS = {
     "patches": "State of the SM121 patch set in any site-packages directory; apply, revert.",
     "pin": "The current commit of a recipe's model, written into the recipe.",
     "plan": "What a deploy would make true on each host of an inventory.",
+    "status": "The fleet at a glance, once or again and again.",
     "vocab": "The vocabularies of gpt-oss in a directory, for a control machine without internet.",
     "wheelhouse": "Every wheel of an engine in a directory, for hosts without internet.",
 }

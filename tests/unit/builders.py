@@ -54,6 +54,7 @@ DATA: dict[str, Any] = {
     "hub_token": None,
     "memory_total": 121.7,
     "os_reserve": 8.0,
+    "report": None,
     "rollback_to": None,
     "keep_releases": 1,
     "uninstall_keeps": ["weights", "logs"],

@@ -1,0 +1,72 @@
+"""``sparkfleet status INVENTORY``: run ``tasks/status.py`` and show what it says, once or again and again."""
+
+import json
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import click
+from rich.console import Console
+
+from sparkfleet.agent.wire import WireError, build
+from sparkfleet.cli.errors import explained
+from sparkfleet.errors import UserError
+from sparkfleet.status.page import write
+from sparkfleet.status.shapes import FleetStatus
+from sparkfleet.status.text import show
+
+TASK = Path("tasks/status.py")
+
+
+@click.command()
+@click.argument("inventory", type=click.Path(exists=True, dir_okay=False))
+@click.argument("options", nargs=-1, type=click.UNPROCESSED)
+@click.option("--watch", type=click.FloatRange(min=1), metavar="SECONDS", help="Look again so long after each look.")
+@click.option("--json", "as_json", is_flag=True, help="For machines: one document a line.")
+@click.option("--html", type=click.Path(dir_okay=False, path_type=Path), help="Write the report to this file, too.")
+@explained
+def command(inventory: str, options: tuple[str, ...], watch: float | None, as_json: bool, html: Path | None) -> None:
+    """Show the hosts of INVENTORY: what they serve, and what is not as it should be. Nothing is changed.
+
+    OPTIONS after `--` go to pyinfra: `sparkfleet status inventory/sparks.py -- --limit spark-01`. The exit status is 0
+    if every host could be asked. Watching ends with Ctrl-C; on a terminal each look replaces the last, elsewhere it
+    follows it.
+    """
+    try:
+        while True:
+            code, document = _look(inventory, options)
+            if html:
+                write(build(FleetStatus, document), html)
+            _tell(document, as_json, again=watch is not None)
+            if watch is None:
+                sys.exit(code)
+            time.sleep(watch)
+    except KeyboardInterrupt:
+        sys.exit(0 if watch else 130)
+    except WireError as error:
+        raise UserError(f"{TASK}: its document is of another version of sparkfleet ({error}).") from None
+
+
+def _look(inventory: str, options: tuple[str, ...]) -> tuple[int, object]:
+    """One run of the task: its exit status and its document. Raises UserError with what pyinfra says without one."""
+    if not TASK.is_file():
+        raise UserError(f"{TASK} is not here: change to the directory that holds deploy.py, and run it there.")
+    arguments = ("--json", "-y", inventory, str(TASK), *options)
+    done = subprocess.run((sys.executable, "-m", "pyinfra", *arguments), capture_output=True, text=True, check=False)
+    try:
+        return done.returncode, json.loads(done.stdout)
+    except ValueError:
+        raise UserError(done.stderr.strip() or f"pyinfra ended with status {done.returncode}.") from None
+
+
+def _tell(document: object, as_json: bool, again: bool) -> None:
+    if as_json:
+        click.echo(json.dumps(document, ensure_ascii=False))
+        return
+    console = Console(highlight=False)
+    with console.capture() as capture:
+        show(build(FleetStatus, document), console)
+    fresh = "\x1b[H\x1b[2J" if again and console.is_terminal else ""
+    click.echo(fresh + capture.get(), color=console.is_terminal, nl=False)
+    sys.stdout.flush()

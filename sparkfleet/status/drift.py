@@ -1,0 +1,107 @@
+"""Why a host is not as it should be: somebody changed it there, or what is wanted has changed here. Pure."""
+
+from collections.abc import Iterator
+from datetime import datetime, timezone
+
+from sparkfleet.agent.shapes import Observed, TextFile, Unit
+from sparkfleet.changes import Change, changes
+from sparkfleet.desired import Desired
+from sparkfleet.status.shapes import Drift
+
+#: Seconds: a file of ours is written shortly before the receipt that speaks of it, sometimes shortly after.
+_CLOSE = 60.0
+
+#: What a deploy does, as a sentence goes on.
+_DOES = {
+    "add": "add it",
+    "build": "build it",
+    "build again": "build it again",
+    "complete": "complete it",
+    "create": "create it",
+    "disable": "disable it",
+    "enable": "enable it",
+    "enable and start": "enable and start it",
+    "lay down": "lay it down",
+    "reload": "have systemd read it again",
+    "restart": "restart it",
+    "set right": "set it right",
+    "start": "start it",
+    "stop and remove": "stop and remove it",
+    "write": "write it",
+}
+
+
+def drift(wanted: Desired, seen: Observed) -> tuple[Drift, ...]:
+    """Everything that differs on a host that was deployed to; nothing on one that never was."""
+    if seen.receipt is None:
+        return ()
+    return (*_live(wanted, seen), *(_drift(one, wanted, seen) for one in changes(wanted, seen)))
+
+
+def moment(at: float) -> str:
+    """A time as a person reads it in any zone."""
+    return f"{datetime.fromtimestamp(at, timezone.utc):%Y-%m-%d %H:%M} UTC"
+
+
+def deployed(seen: Observed) -> str:
+    """Who deployed to a host last, and when; empty for nobody."""
+    receipt = seen.receipt
+    return f"{receipt.user}, {moment(receipt.changed_at)}, revision {receipt.revision}" if receipt else ""
+
+
+def _live(wanted: Desired, seen: Observed) -> Iterator[Drift]:
+    states = {state.name: state for state in seen.units}
+    units = {unit.recipe: unit.name for unit in wanted.units}
+    for one in seen.live:
+        unit = units.get(one.recipe, one.recipe)
+        if one.difference and unit in states and states[unit].active == "active":
+            remedy = (
+                f"verification fails on it: look for a drop-in with `systemctl cat {unit}`, then restart it with "
+                f"`sudo systemctl restart {unit}`"
+            )
+            yield Drift("service", unit, one.difference, remedy)
+        elif one.difference:
+            yield Drift("service", unit, one.difference, "a deploy would stop at it: end that process first")
+
+
+def _drift(change: Change, wanted: Desired, seen: Observed) -> Drift:
+    does = _DOES.get(change.action, change.action)
+    remedy = "a deploy would stop at preflight first" if seen.blocked else f"a deploy would {does}"
+    return Drift(change.role, change.thing, _cause(change, wanted, seen), remedy)
+
+
+def _cause(change: Change, wanted: Desired, seen: Observed) -> str:
+    path = seen.paths.get(change.thing)
+    ours = _is_as_laid_down(change, wanted, seen)
+    if change.found == "differs" and path:
+        at = seen.receipt.changed_at if seen.receipt else 0.0
+        if ours or path.mtime > at + _CLOSE:
+            return f"edited on the host, {moment(path.mtime)}"
+        return f"differs: {_newer(seen)}"
+    if change.found == "missing" and ours:
+        return "missing: it was removed on the host"
+    if change.found in ("missing", "runs from other settings") and ours is False:
+        return f"{change.found}: {_newer(seen)}"
+    return change.found
+
+
+def _newer(seen: Observed) -> str:
+    return f"what is wanted has changed since {deployed(seen)}"
+
+
+def _is_as_laid_down(change: Change, wanted: Desired, seen: Observed) -> bool | None:
+    """Whether what is wanted of a thing is what was last laid down on the host; None where nothing tells."""
+    if change.role == "account":
+        return True if seen.agent == wanted.agent and change.found == "missing" else None
+    told = [seen.current.get(unit.name) == unit.digest for unit in wanted.units if _is_of(change, unit)]
+    return all(told) if told else None
+
+
+def _is_of(change: Change, unit: Unit) -> bool:
+    if change.role == "service":
+        return change.thing in (unit.name, *(file.path for file in unit.files if _counts(file)))
+    return change.thing == f"release {unit.release.rpartition('/')[2]}"
+
+
+def _counts(file: TextFile) -> bool:
+    return file.starts  # others are not covered by the digest that a receipt has
