@@ -4,11 +4,13 @@
     python3 guard.py --here                        on a Spark, as root: copy this one file there
 
 The guard of the host's first recipe is run as its unit runs it, as the unit's user and with /bin/true for the engine;
-the floor is the same interpreter doing nothing. The release is the real one with its whole closure.
+the floor is the same interpreter doing nothing. The release is the real one with its whole closure. CPU is what all
+processors spent on it, nvidia-smi included: a busy machine stretches the wall time, and hardly that.
 """
 
 import argparse
 import os
+import resource
 import statistics
 import subprocess
 import sys
@@ -45,17 +47,21 @@ def measure(runs: int) -> None:
     times = [timed([*as_user, AGENT, "guard", str(guard), "/bin/true"]) for _ in range(runs)]
     files = sum(1 for _ in Path("/opt/sparkfleet/releases").glob("*/lib/python3.*/site-packages/*.dist-info"))
     print(f"{guard.stem}, {files} distributions, Python {sys.version.split()[0]}, {runs} runs, milliseconds")
-    print(f"  floor  best {min(floor):5.0f}  median {statistics.median(floor):5.0f}")
-    print(f"  guard  best {min(times):5.0f}  median {statistics.median(times):5.0f}")
+    for name, found in (("floor", floor), ("guard", times)):
+        wall, cpu = zip(*found, strict=True)
+        print(
+            f"  {name}  wall: best {min(wall):4.0f}, median {statistics.median(wall):4.0f}   CPU: best {min(cpu):4.0f}"
+        )
 
 
-def timed(command: list[str]) -> float:
-    """Milliseconds of ``command``, which must end well."""
-    began = time.perf_counter()
+def timed(command: list[str]) -> tuple[float, float]:
+    """Milliseconds on the wall and of the processors for ``command``, which must end well."""
+    before, began = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
     done = subprocess.run(command, capture_output=True, text=True, check=False)
+    wall, after = time.perf_counter() - began, resource.getrusage(resource.RUSAGE_CHILDREN)
     if done.returncode != 0:
         sys.exit(done.stderr.strip())
-    return 1000 * (time.perf_counter() - began)
+    return 1000 * wall, 1000 * (after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
 
 
 if __name__ == "__main__":
