@@ -4,12 +4,13 @@ import json
 import subprocess
 import sys
 import time
+from dataclasses import asdict
 from pathlib import Path
 
 import click
 from rich.console import Console
 
-from sparkfleet.agent.wire import WireError, build
+from sparkfleet.agent.wire import WireError, decode
 from sparkfleet.cli.errors import explained
 from sparkfleet.errors import UserError
 from sparkfleet.status.page import write
@@ -33,40 +34,52 @@ def command(inventory: str, options: tuple[str, ...], watch: float | None, as_js
     if every host could be asked. Watching ends with Ctrl-C; on a terminal each look replaces the last, elsewhere it
     follows it.
     """
+    first = True
     try:
         while True:
-            code, document = _look(inventory, options)
-            if html:
-                write(build(FleetStatus, document), html)
-            _tell(document, as_json, again=watch is not None)
+            code = _once(inventory, options, as_json, html, watch is not None, first)
             if watch is None:
                 sys.exit(code)
+            first = False
             time.sleep(watch)
     except KeyboardInterrupt:
         sys.exit(0 if watch else 130)
-    except WireError as error:
-        raise UserError(f"{TASK}: its document is of another version of sparkfleet ({error}).") from None
 
 
-def _look(inventory: str, options: tuple[str, ...]) -> tuple[int, object]:
+def _once(inventory: str, options: tuple[str, ...], as_json: bool, html: Path | None, again: bool, first: bool) -> int:
+    """One look, shown; the exit status of pyinfra. Raises UserError when the first one has no document."""
+    try:
+        code, document = _look(inventory, options)
+    except UserError as error:
+        if first:
+            raise
+        click.echo(str(error), err=True)  # a fleet that is away for a while, as when its only host reboots
+        return 2
+    if html:
+        write(document, html)
+    _tell(document, as_json, again)
+    return code
+
+
+def _look(inventory: str, options: tuple[str, ...]) -> tuple[int, FleetStatus]:
     """One run of the task: its exit status and its document. Raises UserError with what pyinfra says without one."""
     if not TASK.is_file():
         raise UserError(f"{TASK} is not here: change to the directory that holds deploy.py, and run it there.")
     arguments = ("--json", "-y", inventory, str(TASK), *options)
     done = subprocess.run((sys.executable, "-m", "pyinfra", *arguments), capture_output=True, text=True, check=False)
     try:
-        return done.returncode, json.loads(done.stdout)
-    except ValueError:
-        raise UserError(done.stderr.strip() or f"pyinfra ended with status {done.returncode}.") from None
+        return done.returncode, decode(FleetStatus, done.stdout)
+    except WireError:
+        said = [line.strip() for line in done.stderr.splitlines() if not line.endswith("...")]
+        told = "\n".join(line.removeprefix("--> ") for line in said if line)
+        raise UserError(told or f"pyinfra ended with status {done.returncode} and said nothing.") from None
 
 
-def _tell(document: object, as_json: bool, again: bool) -> None:
+def _tell(document: FleetStatus, as_json: bool, again: bool) -> None:
     if as_json:
-        click.echo(json.dumps(document, ensure_ascii=False))
+        click.echo(json.dumps(asdict(document), ensure_ascii=False))
         return
     console = Console(highlight=False)
-    with console.capture() as capture:
-        show(build(FleetStatus, document), console)
-    fresh = "\x1b[H\x1b[2J" if again and console.is_terminal else ""
-    click.echo(fresh + capture.get(), color=console.is_terminal, nl=False)
-    sys.stdout.flush()
+    if again and console.is_terminal:
+        console.clear()
+    show(document, console)

@@ -78,7 +78,7 @@ def summary(status: FleetStatus) -> str:
     for one in status.hosts.values():
         counts[one.verdict] = counts.get(one.verdict, 0) + 1
     recipes = [one for host in status.hosts.values() for one in host.recipes if one.state != "waits"]
-    serving = sum(one.state == "serving" for one in recipes)
+    serving = sum(one.state == "serving" and one.passed is not False for one in recipes)
     number = len(status.hosts)
     said = f"{number} host{'' if number == 1 else 's'}: " + ", ".join(f"{n} {what}" for what, n in counts.items())
     return said + (f"; {serving} of {len(recipes)} recipes serve" if recipes else "")

@@ -3,6 +3,10 @@
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
+
+settings.register_profile("house", deadline=None)  # a busy machine is no defect
+settings.load_profile("house")
 
 
 @pytest.fixture

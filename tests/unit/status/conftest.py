@@ -20,6 +20,7 @@ class Fleet:
     """Hosts of one plan that are converged but for what a test says."""
 
     def __init__(self, lock: str) -> None:
+        self.lock = lock
         self.plan, self.wanted = builders.plan(lock), builders.wanted(lock)
         seen = builders.converged(self.wanted)
         self.good = replace(

