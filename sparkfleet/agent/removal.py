@@ -14,6 +14,7 @@ from . import lock, receipt, units
 from .command import run
 from .errors import HostError
 from .progress import say
+from .settle import compiled_of
 from .shapes import Author, RemovalOrder
 
 
@@ -72,7 +73,8 @@ def _remove_account(account: dict[str, Any]) -> None:
 def _remove_last(order: RemovalOrder, directories: list[str]) -> None:
     """The agent, which is running, and the receipt; then the directories, as far as they are empty."""
     receipt.PATH.unlink(missing_ok=True)
-    Path(order.agent).unlink(missing_ok=True)
+    for file in (Path(order.agent), *compiled_of(Path(order.agent))):
+        file.unlink(missing_ok=True)
     lock.PATH.unlink(missing_ok=True)
     for path in sorted({*directories, *order.directories}, key=len, reverse=True):
         with contextlib.suppress(FileNotFoundError):

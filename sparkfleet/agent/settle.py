@@ -24,13 +24,18 @@ def settle(code: bytes, home: Path, compiled: str) -> None:
             raise HostError(f"{home.parent}: expected a directory of root's, found something else. Move it away.")
         home.parent.chmod(0o755)
         _write(home, code)
-        for old in home.parent.glob("compiled-*.zip"):
+        for old in compiled_of(home):
             old.unlink()
         if os.path.dirname(compiled) == str(home.parent):
             _write(Path(compiled), compile_all(code))
         sync_directory(home.parent)
     except OSError as error:
         raise HostError(f"{home}: the agent cannot be written: {error.strerror or error}.") from None
+
+
+def compiled_of(home: Path) -> list[Path]:
+    """What was compiled of the agent at ``home``, and of those that were there before it."""
+    return [*home.parent.glob("compiled-*.zip"), *home.parent.glob(".compiled-*.zip.new")]
 
 
 def compile_all(code: bytes) -> bytes:
