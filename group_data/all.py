@@ -2,6 +2,7 @@
 
 __all__ = (
     "api_key_file",
+    "bench_concurrency",
     "clock_skew",
     "deep",
     "driver_policy",
@@ -104,6 +105,9 @@ keep_releases = 1
 # Whether tasks/verify.py also reads every file of the releases in use, which takes a minute or two: say it there, with
 # --data deep=true.
 deep = False
+
+# How many clients tasks/bench.py has ask at once, one number after the other.
+bench_concurrency = [1, 2, 4, 8, 16]
 
 # What happens on a host whose driver must not serve (catalog/drivers.yaml). "check": it is left as it is, and the
 # commands that mend it are shown. "install": apt installs the policy's packages, from the Spark repository only.

@@ -149,6 +149,7 @@ class HostPlan(_Plain):
     rollback_to: str | None
     keep_releases: int
     uninstall_keeps: tuple[str, ...]
+    bench_concurrency: tuple[int, ...]
     warnings: tuple[str, ...]
     models_from: str | None
     hub: str | None
@@ -197,6 +198,7 @@ def plan_host(host: str, data: Mapping[str, object]) -> HostPlan:
         rollback_to=chosen.rollback_to,
         keep_releases=chosen.keep_releases,
         uninstall_keeps=tuple(chosen.uninstall_keeps),
+        bench_concurrency=tuple(sorted(set(chosen.bench_concurrency))),
         warnings=warnings,
         models_from=chosen.models_from if chosen.models_from != host else None,
         hub=chosen.hub.rstrip("/") if chosen.hub else None,

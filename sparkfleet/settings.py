@@ -65,6 +65,9 @@ class Settings(BaseModel):
     report: str | None = Field(description="file on the control machine that status writes its page to, or None")
     keep_releases: int = Field(ge=0, description="a number of releases")
     uninstall_keeps: list[Literal["weights", "logs"]] = Field(description="a list of 'weights' and 'logs', or []")
+    bench_concurrency: list[Annotated[int, Field(ge=1, le=1024)]] = Field(
+        min_length=1, description="a list of numbers of clients, as in [1, 4, 16]"
+    )
     deep: bool = Field(description="True or False, for tasks/verify.py")
     api_key_file: str | None = Field(description="file on the control machine whose first line is the key, or None")
     usage_statistics: bool = Field(description="True or False")

@@ -33,6 +33,11 @@ def order(role: str, what: str, orders: Orders) -> None:
     _converge(name=f"{role} | {what}", role=role, orders=orders, always=True)
 
 
+def measure(role: str, what: str, orders: Orders, fetch: Callable[[Run], None]) -> None:
+    """Add the operation that has the agent measure something on this host; ``fetch`` then asks it for the results."""
+    _measure(name=f"{role} | {what}", role=role, orders=orders, fetch=fetch)
+
+
 def take_off(what: str, orders: Orders) -> None:
     """Add the operation that removes sparkfleet from this host, even if it is blocked. The agent that does it comes
     along and runs from memory.
@@ -56,6 +61,11 @@ def _converge(role: str, orders: Orders, always: bool) -> Generator[FunctionComm
         for change in todo:
             logger.info(f"{host.print_prefix}{role}: {change}")
     yield FunctionCommand(_carry_out, (run, role, orders), {})
+
+
+@operation()
+def _measure(role: str, orders: Orders, fetch: Callable[[Run], None]) -> Generator[FunctionCommand, None, None]:
+    yield FunctionCommand(_take_measure, (current(), role, orders, fetch), {})
 
 
 @operation()
@@ -86,6 +96,13 @@ def _carry_out(state: State, host: Host, run: Run, role: str, orders: Orders) ->
         return False
     run.done += todo
     return True
+
+
+def _take_measure(state: State, host: Host, run: Run, role: str, orders: Orders, fetch: Callable[[Run], None]) -> bool:
+    command, code = carried_agent(f"apply {role}")  # the host's own may be another, and nothing is to be changed there
+    good = all(_give(host, command, one, code) for one in orders(run.wanted, run))
+    fetch(run)
+    return good
 
 
 def _remove(state: State, host: Host, run: Run, orders: Orders) -> bool:

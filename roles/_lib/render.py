@@ -36,6 +36,11 @@ def units(plan: HostPlan) -> tuple[Unit, ...]:
     return tuple(_unit(plan, one) for one in plan.recipes)
 
 
+def picture(template: str, **values: Any) -> str:
+    """An SVG of ``template``, which escapes what is put into it."""
+    return _render(template, **values)
+
+
 def _unit(plan: HostPlan, one: RecipePlan) -> Unit:
     release = next(release for release in plan.releases if release.name == one.release)
     unit_path, env_path, guard_path = (

@@ -4,6 +4,7 @@
                        the agent may settle on a host that passed preflight
     apply ROLE         make an order of that role true
     audit              answer which layers of a model are stored how, from its files' headers; changes nothing
+    benched FILE       answer what the last ``apply bench`` measured
     serve              hand out wheels to other hosts until nobody listens any more
     serve-model        hand out a model, likewise
     served             the port at which that is done
@@ -99,6 +100,13 @@ def _audit() -> int:
     return 0
 
 
+def _benched(path: str) -> int:
+    from .bench.run import results
+
+    print(ANSWER + wire.encode(results(path)), flush=True)
+    return 0
+
+
 def _apply(role: str) -> int:
     from . import (
         account,
@@ -116,6 +124,8 @@ def _apply(role: str) -> int:
         weights,
         wheels,
     )
+    from .bench import run as bench
+    from .bench.shapes import BenchOrder
 
     roles: dict[str, tuple[type[Any], Callable[[Any, Author], None]]] = {
         "driver": (DriverOrder, driver_install.apply),
@@ -131,6 +141,7 @@ def _apply(role: str) -> int:
         "rollback": (RollbackOrder, switch.apply),
         "gc": (GarbageOrder, garbage.apply),
         "uninstall": (RemovalOrder, removal.apply),
+        "bench": (BenchOrder, bench.apply),
     }
     shape, apply = roles[role]
     author_line, order_line = sys.stdin.read().splitlines()
@@ -197,6 +208,7 @@ def _help() -> int:
 _VERBS: dict[str, Callable[..., int]] = {
     "observe": _observe,
     "audit": _audit,
+    "benched": _benched,
     "apply": _apply,
     "serve": _serve,
     "serve-model": _serve_model,

@@ -17,7 +17,8 @@ ROUNDS = 4
 class Answer:
     """One chat completion: ``content`` is what the user sees, ``reasoning`` what a parser set apart.
 
-    ``seconds`` is the time between the first and the last token of a stream, 0 of one that came at once.
+    ``first`` is the time from the request to the first token of a stream, ``seconds`` that from there to the last; 0
+    of an answer that came at once.
     """
 
     content: str

@@ -1,8 +1,11 @@
 """Run another program for the agent: nothing on its standard input, its output kept, its failure explained."""
 
+import os
+import pwd
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from .errors import HostError
 
@@ -25,9 +28,13 @@ def run(argv: Sequence[str], timeout: float = 60.0) -> str:
 
 
 def run_logged(
-    argv: Sequence[str], log: Path, environment: Mapping[str, str], watch: Callable[[str], None] | None = None
+    argv: Sequence[str],
+    log: Path,
+    environment: Mapping[str, str],
+    watch: Callable[[str], None] | None = None,
+    user: str = "",
 ) -> None:
-    """Run ``argv``, appending all it prints to ``log``; ``watch`` sees each line.
+    """Run ``argv``, as ``user`` if one is named, appending all it prints to ``log``; ``watch`` sees each line.
 
     Raises HostError with the last lines when it fails.
     """
@@ -41,6 +48,7 @@ def run_logged(
             stderr=subprocess.STDOUT,
             env=dict(environment),
             errors="replace",
+            **_identity(user),
         )
         assert process.stdout
         for line in process.stdout:
@@ -52,6 +60,14 @@ def run_logged(
         code = process.wait()
     if code != 0:
         raise HostError(f"`{Path(argv[0]).name} {argv[1]}` failed with exit status {code}: {_tail(''.join(lines))}")
+
+
+def _identity(user: str) -> dict[str, Any]:
+    """Nothing of root's is left to a process of ``user``."""
+    if not user or os.geteuid() == pwd.getpwnam(user).pw_uid:
+        return {}
+    number, group = pwd.getpwnam(user)[2:4]
+    return {"user": number, "group": group, "extra_groups": [], "cwd": "/"}
 
 
 def _tail(text: str) -> str:

@@ -22,7 +22,7 @@ def verify(expectation: Expectation) -> Verified:
     outcome = Verified(expectation.recipe, state.invocation, False, "", first, "", 0.0, round(time.time(), 1))
     engine = Engine(expectation.port, live.environment_of(state.pid).get("VLLM_API_KEY", ""), expectation.address)
     try:
-        _check(expectation, state, engine)
+        check(expectation, state, engine)
         answers = [_ask(expectation, prompt, engine) for prompt in expectation.prompts]
         outcome = replace(outcome, answer=answers[0].content if answers else "")
         rate = decode_rate(engine, expectation.model, expectation.speed.tokens)
@@ -38,7 +38,7 @@ def remember(outcome: Verified, author: Author) -> None:
     receipt.record(author, verified=known | {outcome.recipe: outcome.__dict__})
 
 
-def _check(expectation: Expectation, state: UnitState, engine: Engine) -> None:
+def check(expectation: Expectation, state: UnitState, engine: Engine) -> None:
     """Raise NotServing when the right process does not serve the right model, or said while it started that it is not
     what it should be.
     """

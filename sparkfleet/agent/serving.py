@@ -94,9 +94,12 @@ def chat(engine: Engine, model: str, prompt: Prompt, **more: Any) -> Answer:
     }
     if prompt.stream:
         request |= {"stream": True, "stream_options": {"include_usage": True}}
+    began = time.monotonic()
     with _asked(engine, "POST", "/v1/chat/completions", request, PATIENCE) as response:
         try:
-            return _streamed(response) if prompt.stream else _whole(_json(response.read(), "/v1/chat/completions"))
+            return (
+                _streamed(response, began) if prompt.stream else _whole(_json(response.read(), "/v1/chat/completions"))
+            )
         except (KeyError, IndexError, TypeError, ValueError, AttributeError):
             raise NotServing("the chat completion is not of the shape the API promises") from None
 
@@ -113,9 +116,8 @@ def _reasoning(message: dict[str, Any]) -> str:
     return str(message.get("reasoning") or message.get("reasoning_content") or "")
 
 
-def _streamed(response: http.client.HTTPResponse) -> Answer:
+def _streamed(response: http.client.HTTPResponse, began: float) -> Answer:
     content, reasoning, finish, tokens = "", "", "", 0
-    began = time.monotonic()
     times: list[float] = []
     for event in _events(response):
         tokens = int((event.get("usage") or {}).get("completion_tokens") or tokens)

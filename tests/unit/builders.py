@@ -58,6 +58,7 @@ DATA: dict[str, Any] = {
     "rollback_to": None,
     "keep_releases": 1,
     "uninstall_keeps": ["weights", "logs"],
+    "bench_concurrency": [1, 2, 4, 8, 16],
     "deep": False,
     "api_key_file": None,
     "usage_statistics": False,
