@@ -130,7 +130,7 @@ def _lines(audit: Audit, baseline: float) -> Iterable[str]:
         if one.kind == kinds.UNKNOWN or one.method.startswith("unknown"):
             yield f"  unknown: {_named(one)}: {one.size / 1e9:.3f} GB, counted as read whole"
     most = roofline.ceiling(audit)
-    yield f"\n  {audit.read / 1e9:.2f} GB a token at 273 GB/s: at most {most:.0f} tok/s for one stream."
+    yield f"\n  {audit.read / 1e9:.3g} GB a token; a Spark reads 273 GB/s: at most {most:.0f} tok/s for one stream."
     if left:
         wide = sum(one.read for one in left)
         yield (

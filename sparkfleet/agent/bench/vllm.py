@@ -86,6 +86,8 @@ def load(result: dict[str, Any], concurrency: int) -> Load:
     try:
         rows = list(zip(result["ttfts"], result["itls"], result["output_lens"], result["errors"], strict=True))
         streams = tuple(_stream(*row[:3]) for row in rows if not row[3])
+        if rows and not streams:
+            raise HostError(f"all {len(rows)} requests failed: {' '.join(str(rows[0][3]).split())[-200:]}")
         return Load(VLLM, concurrency, _seconds(result["duration"]), streams, len(rows) - len(streams))
     except (LookupError, TypeError, ValueError, OverflowError) as error:
         said = f"{type(error).__name__}: {error}"

@@ -144,6 +144,11 @@ def test_a_generator_that_does_not_do_its_work(tmp_path: Path, script: str, expe
     assert "secret" not in (tmp_path / "bench-r.log").read_text()
 
 
+def test_requests_that_all_failed_are_no_load() -> None:
+    with pytest.raises(HostError, match=r"all 2 requests failed: .*Bad Request"):
+        vllm.load(RESULT | {"errors": ["Traceback ...\nBad Request\n", "x"]}, 1)
+
+
 def test_a_missing_module_is_named() -> None:
     assert vllm.missing_module("ModuleNotFoundError: No module named 'pandas'") == "pandas"
     assert vllm.missing_module("ImportError: Please install vllm[bench] for it") == "bench"
@@ -181,6 +186,6 @@ def test_any_result_is_read_or_refused(result: dict[str, Any]) -> None:
     try:
         found = vllm.load(result, 1)
     except HostError as error:
-        assert "not of the expected shape" in str(error)
+        assert "not of the expected shape" in str(error) or "requests failed" in str(error)
     else:
         assert all(one.first >= 0 and one.seconds >= 0 for one in found.streams)
