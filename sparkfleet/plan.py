@@ -1,6 +1,7 @@
 """What should be true on a host, worked out from its settings and the catalog. Pure: no host is asked."""
 
 import json
+import os
 import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
@@ -181,8 +182,9 @@ def plan_host(host: str, data: Mapping[str, object]) -> HostPlan:
         raise
     except UserError as error:
         raise UserError(f"{host}: {error}") from None
-    if chosen.hub_token and not Path(chosen.hub_token).is_file():
-        raise UserError(f"{host}: hub_token: {chosen.hub_token} is no file on this machine.")
+    hub_token = os.path.expanduser(chosen.hub_token) if chosen.hub_token else None
+    if hub_token and not Path(hub_token).is_file():
+        raise UserError(f"{host}: hub_token: {hub_token} is no file on this machine.")
     driver_minimum, driver_minimum_of = _driver_minimum((*recipes, *wanted.values()))
     return HostPlan(
         host=host,
@@ -202,7 +204,7 @@ def plan_host(host: str, data: Mapping[str, object]) -> HostPlan:
         warnings=warnings,
         models_from=chosen.models_from if chosen.models_from != host else None,
         hub=chosen.hub.rstrip("/") if chosen.hub else None,
-        hub_token=chosen.hub_token,
+        hub_token=hub_token,
         systemd=chosen.systemd,
         usage_statistics=chosen.usage_statistics,
         releases=tuple({release.name: release for release in releases.values()}.values()),
@@ -241,10 +243,28 @@ def _recipes(chosen: Settings) -> list[Recipe]:
     for name in chosen.recipe_overrides:
         path_of(name, own)  # a misspelt name would be without effect
     found = [recipe(name, own) for name in chosen.recipes]
+    _check_models(found)
     return [
         overridden(one, chosen.recipe_overrides[one.name]) if one.name in chosen.recipe_overrides else one
         for one in found
     ]
+
+
+def _check_models(wanted: Iterable[Recipe]) -> None:
+    """Raises UserError when two recipes mean different files by one model: they have one directory on the host."""
+    first: dict[str, Recipe] = {}
+    for one in wanted:
+        other = first.setdefault(one.model.name, one)
+        if _bytes_of(one) != _bytes_of(other):
+            raise UserError(
+                f"recipes: {other.name} and {one.name} both call their model {one.model.name}, and mean other files or "
+                f"another revision by it. Give the model of one of them another `name`, or the same revision."
+            )
+
+
+def _bytes_of(wanted: Recipe) -> tuple[object, ...]:
+    model = wanted.model
+    return model.repository, model.revision, frozenset(model.files)
 
 
 def check_suppliers(plans: Iterable[HostPlan], known: Collection[str]) -> None:
@@ -342,7 +362,7 @@ def need_of(wanted: Recipe, on: Engine) -> Need:
 
 
 def _api_key(chosen: Settings) -> SecretStr | None:
-    return None if chosen.api_key_file is None else _key_in(Path(chosen.api_key_file).expanduser())
+    return None if chosen.api_key_file is None else _key_in(Path(os.path.expanduser(chosen.api_key_file)))
 
 
 def _key_in(path: Path) -> SecretStr:

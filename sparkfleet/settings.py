@@ -1,5 +1,6 @@
 """What a user may set for a host, in ``group_data/`` or in the inventory, validated before any host is touched."""
 
+import re
 from collections.abc import Mapping
 from difflib import get_close_matches
 from pathlib import PurePosixPath
@@ -8,6 +9,7 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr, ValidationError, model_validator
 from pydantic_core import ErrorDetails
 
+from sparkfleet.agent.secrecy import holds_secret, is_secret
 from sparkfleet.catalog.overrides import DecodeValues, MemoryValues, Overrides
 from sparkfleet.errors import UserError
 
@@ -18,10 +20,27 @@ _PYINFRA = ("ssh_", "_", "docker_", "podman_", "vagrant_", "pyinfra_")
 def _absolute(path: str) -> str:
     if not PurePosixPath(path).is_absolute():
         raise ValueError("expected an absolute path")
+    return _plain(path)
+
+
+def _plain(path: str) -> str:
+    if not path.isprintable():
+        raise ValueError("expected a path without line breaks and other control characters")
     return path
 
 
+def _file(path: str) -> str:
+    if is_secret("", path) or re.fullmatch(r"[A-Za-z0-9_+=-]{32,}", path):
+        raise ValueError("expected the path of a file, and this looks like the secret itself")
+    return _plain(path)
+
+
 HostPath = Annotated[str, AfterValidator(_absolute)]
+LocalPath = Annotated[str, AfterValidator(_plain)]
+SecretFile = Annotated[str, AfterValidator(_file)]
+
+#: Settings whose values are not shown: an address may hold a password, and some give the secret for its file.
+_NOT_SHOWN = ("sources", "api_key_file", "hub_token")
 
 
 class Settings(BaseModel):
@@ -31,7 +50,7 @@ class Settings(BaseModel):
 
     settings_version: Literal[1]
     recipes: list[str] = Field(description="a list of names of recipes, as in ['tiny-llama']; [] for none")
-    recipe_directory: str | None = Field(description="directory on the control machine, or None for recipes/")
+    recipe_directory: LocalPath | None = Field(description="directory on the control machine, or None for recipes/")
     recipe_overrides: dict[str, Overrides] = Field(
         description="single keys of recipes, as in {'gpt-oss-120b': {'port': 8001, 'flags': {'max-num-seqs': 4}}}"
     )
@@ -44,9 +63,11 @@ class Settings(BaseModel):
     sources: dict[str, SecretStr] = Field(
         description="a dictionary with an index's address or a wheel's path by distribution, as in {'torch': '...'}"
     )
-    lock: str | None = Field(description="file on the control machine that replaces the engine's lock, or None")
+    lock: LocalPath | None = Field(description="file on the control machine that replaces the engine's lock, or None")
     models: HostPath = Field(description="directory on the host with a directory for each model")
-    vocabularies: str | None = Field(description="file or directory on the control machine with vocabularies, or None")
+    vocabularies: LocalPath | None = Field(
+        description="file or directory on the control machine with vocabularies, or None"
+    )
     models_from: Annotated[str, Field(min_length=1)] | None = Field(
         description="name of a Spark that has them, or None"
     )
@@ -54,7 +75,9 @@ class Settings(BaseModel):
         pattern=r"^https?://[^\s/@?#]+(/[^\s@?#]*)?$",
         description="address of a hub or mirror, or None for the client's",
     )
-    hub_token: str | None = Field(description="file on the control machine that holds a token of the hub, or None")
+    hub_token: SecretFile | None = Field(
+        description="file on the control machine that holds a token of the hub, or None"
+    )
     driver_policy: Literal["check", "install"] = Field(description="'check' or 'install'")
     driver_reboot: bool = Field(description="True or False: whether a host is rebooted for a driver just installed")
     memory_total: float = Field(
@@ -62,14 +85,16 @@ class Settings(BaseModel):
     )
     os_reserve: float = Field(ge=0, le=64, description="GiB of memory that recipes leave alone")
     rollback_to: str | None = Field(description="a release that served, or the beginning of its name; None: the last")
-    report: str | None = Field(description="file on the control machine that status writes its page to, or None")
+    report: LocalPath | None = Field(description="file on the control machine that status writes its page to, or None")
     keep_releases: int = Field(ge=0, description="a number of releases")
     uninstall_keeps: list[Literal["weights", "logs"]] = Field(description="a list of 'weights' and 'logs', or []")
     bench_concurrency: list[Annotated[int, Field(ge=1, le=1024)]] = Field(
         min_length=1, description="a list of numbers of clients, as in [1, 4, 16]"
     )
     deep: bool = Field(description="True or False, for tasks/verify.py")
-    api_key_file: str | None = Field(description="file on the control machine whose first line is the key, or None")
+    api_key_file: SecretFile | None = Field(
+        description="file on the control machine whose first line is the key, or None"
+    )
     usage_statistics: bool = Field(description="True or False")
     systemd: int = Field(ge=252, description="version of systemd that units are written for; 252 or newer")
     clock_skew: float = Field(gt=0, description="seconds")
@@ -121,9 +146,10 @@ def _finding(host: str, error: ErrorDetails) -> str:
     wanted = Settings.model_fields[key].description or error["msg"]
     if error["input"] is None:
         return f"{host}: {where}: not said; wanted: {wanted}"
-    # an address may hold a password
-    found = "" if key == "sources" else f" found {error['input']!r:.80};"
-    return f"{host}: {where}: {error['msg']};{found} wanted: {wanted}"
+    credentials = key == "hub" and "@" in str(error["input"])
+    hidden = key in _NOT_SHOWN or credentials or holds_secret(str(error["loc"][-1]), error["input"])
+    found = "" if hidden else f" found {error['input']!r:.80};"
+    return f"{host}: {where}: {error['msg'].removeprefix('Value error, ')};{found} wanted: {wanted}"
 
 
 def _not_overridable(loc: tuple[int | str, ...]) -> str:

@@ -1,7 +1,7 @@
 """What looks like a secret, by its name or by its own form: it has no place in a recipe, and is never shown."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 #: Last words of a name that holds a secret; ACCESS_KEY_ID is half of a pair.
 _NAME = re.compile(
@@ -17,6 +17,15 @@ _FORM = re.compile(
 def is_secret(name: str, value: str) -> bool:
     """Whether ``name`` is that of a secret and has a value, or ``value`` has the form of one."""
     return bool(value) and bool(_NAME.search(name) or _FORM.search(value))
+
+
+def holds_secret(name: str, value: object) -> bool:
+    """Whether ``value``, or anything in it if it is a collection, is a secret by its own form or by its name."""
+    if isinstance(value, Mapping):
+        return any(holds_secret(name if _NAME.search(name) else str(key), part) for key, part in value.items())
+    if isinstance(value, list | tuple):
+        return any(holds_secret(name, part) for part in value)
+    return value is not None and is_secret(name, str(value))
 
 
 def shown(words: Iterable[str]) -> list[str]:

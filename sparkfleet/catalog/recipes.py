@@ -30,7 +30,8 @@ UNPINNED = "unpinned"
 #: Text that becomes part of a unit or environment file, where a line break would begin another setting.
 Line = Annotated[str, StringConstraints(pattern=r"^[^\r\n\x00]*$")]
 Said = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
-Name = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9._-]*$")]
+#: Becomes part of names of files and units, which have 255 bytes at the most.
+Name = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9._-]*$", max_length=128)]
 Variable = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
 
 FlagValue = bool | int | float | Line | dict[str, JsonValue]
@@ -38,6 +39,7 @@ FlagValue = bool | int | float | Line | dict[str, JsonValue]
 #: Flags that a recipe does not give, because a key of its own says the same once and for everything that needs it.
 RESERVED: Mapping[str, str] = {
     "api-key": "a secret has no place in a recipe or on a command line",
+    "config": "a file on the host would change what the recipe says",
     "gpu-memory-utilization": "it is derived from `memory`",
     "host": "say `bind`",
     "kv-cache-memory-bytes": "say `memory.kv_bytes`",

@@ -10,7 +10,7 @@ import yaml
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
-from sparkfleet.agent.secrecy import is_secret
+from sparkfleet.agent.secrecy import holds_secret
 from sparkfleet.errors import UserError
 
 M = TypeVar("M", bound=BaseModel)
@@ -22,6 +22,9 @@ CATALOG = Path(__file__).resolve().parents[2] / "catalog"
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 _MAX_FILE_BYTES = 4 * 1024 * 1024
+
+#: Values of a file, those that are repeated by an alias counted each time: a few lines can stand for billions.
+_MOST_VALUES = 1_000_000
 
 
 @dataclass(frozen=True)
@@ -81,6 +84,8 @@ def _read(path: Path) -> tuple[yaml.Node | None, object]:
         node = loader.get_single_node()
         if node is not None:
             _refuse_doubled_keys(path, node)
+            if _count(node, {}) > _MOST_VALUES:
+                raise ValueError("its aliases repeat values without end")
         return node, loader.construct_document(node) if node is not None else None
     except (yaml.YAMLError, RecursionError, ValueError) as error:
         # ValueError: PyYAML lets impossible dates and enormous integers through to their constructors.
@@ -117,6 +122,16 @@ def _mappings(root: yaml.Node) -> Iterator[yaml.MappingNode]:
             waiting.extend(node.value)
 
 
+def _count(node: yaml.Node, known: dict[int, int]) -> int:
+    """How many values a node stands for; too many for one that contains itself."""
+    if id(node) not in known:
+        known[id(node)] = _MOST_VALUES + 1  # until it is known
+        parts = [part for pair in node.value for part in pair] if isinstance(node, yaml.MappingNode) else node.value
+        inner = parts if isinstance(node, yaml.CollectionNode) else ()
+        known[id(node)] = 1 + sum(_count(part, known) for part in inner)
+    return known[id(node)]
+
+
 def _finding(path: Path, document: yaml.Node | None, model: type[BaseModel], error: ErrorDetails) -> str:
     key = ".".join(str(part) for part in error["loc"]) or "(whole file)"
     line = _line(document, error["loc"])
@@ -125,7 +140,7 @@ def _finding(path: Path, document: yaml.Node | None, model: type[BaseModel], err
         what = f"unknown key{_suggest(str(error['loc'][-1]), _at(model, error['loc'][:-1]))}"
     elif error["type"] != "missing":
         named = str(error["loc"][-1]) if error["loc"] else ""
-        hidden = is_secret(named, str(error["input"]))
+        hidden = holds_secret(named, error["input"])
         what = f"{what}; found {'what looks like a secret' if hidden else _short(error['input'])}"
     return f"{path}:{line}: {key}: {what}."
 

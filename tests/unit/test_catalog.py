@@ -96,6 +96,24 @@ def test_another_encoding_is_refused_in_words(tmp_path: Path) -> None:
         load(tmp_path / "x.yaml", recipes.Recipe)
 
 
+def test_a_secret_that_stands_in_the_wrong_place_is_not_shown(tmp_path: Path) -> None:
+    wrong = [
+        "environment: {A: {HF_TOKEN: s3cret}}",
+        "environment: [{HF_TOKEN: {a: s3cret}}]",
+        "flags: [{api_key: s3cret}]",
+    ]
+    for line in wrong:
+        said = refused(tmp_path, f"name: tiny-llama\n{line}\n")
+        assert "s3cret" not in said and "found what looks like a secret" in said
+
+
+def test_a_few_lines_cannot_stand_for_billions_of_values(tmp_path: Path) -> None:
+    lines = ["x0: &a0 [x, x, x, x, x, x, x, x, x]"]
+    lines += [f"x{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]" for n in range(1, 9)]
+    assert "its aliases repeat values without end" in refused(tmp_path, "\n".join([*lines, "title: *a8"]))
+    assert "its aliases repeat values without end" in refused(tmp_path, "title: &a [*a]")
+
+
 @settings(max_examples=200, deadline=None)
 @given(st.data())
 def test_damaged_files_never_crash(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:

@@ -90,6 +90,27 @@ def test_recipes_of_the_users_own_are_served_and_must_not_hide_the_catalogs(lock
         plan(lock, recipe_directory=str(tmp_path))
 
 
+def test_one_name_for_two_models_is_refused_for_they_have_one_directory(lock: str, tmp_path: Path) -> None:
+    text = (RECIPES / "tiny-llama.yaml").read_text(encoding="utf-8").replace("name: tiny-llama", "name: mine", 1)
+    text = text.replace("port: 8000", "port: 8009")
+    (tmp_path / "mine.yaml").write_text(text, encoding="utf-8")
+    names = ["tiny-llama", "mine"]
+    assert len(plan(lock, recipes=names, recipe_directory=str(tmp_path)).recipes) == 2
+    first = text.index("sha256: ") + len("sha256: ")
+    (tmp_path / "mine.yaml").write_text(text[:first] + "f" * 64 + text[first + 64 :], encoding="utf-8")
+    with pytest.raises(UserError, match="tiny-llama and mine both call their model tiny-llama"):
+        plan(lock, recipes=names, recipe_directory=str(tmp_path))
+
+
+def test_a_file_with_a_secret_may_lie_at_home(lock: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (tmp_path / "token").write_text("x")
+    assert plan(lock, hub_token="~/token").hub_token == str(tmp_path / "token")
+    for setting in ("hub_token", "api_key_file"):
+        with pytest.raises(UserError, match=setting):
+            plan(lock, **{setting: "~nobody-of-that-name/token"})
+
+
 def test_a_host_without_recipes_needs_no_release(lock: str) -> None:
     assert plan(lock, recipes=[]).releases == ()
 

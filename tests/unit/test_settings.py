@@ -110,3 +110,26 @@ def test_settings_do_not_show_passwords() -> None:
     chosen = settings("spark-1", {**DATA, "sources": {"torch": "x://ann:s3cret@host"}})
     assert chosen.sources["torch"].get_secret_value() == "x://ann:s3cret@host"
     assert "s3cret" not in f"{chosen!r} {chosen} {chosen.model_dump_json()}"
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        {"hub": "x://ann:s3cret@host/x"},
+        {"hub": ["s3cret@host"]},
+        {"hub_token": "hf_s3cret" + "a" * 30},
+        {"api_key_file": "s3cret" + "0" * 40},
+        {"api_key_file": ["s3cret"]},
+        {"recipe_overrides": {"tiny-llama": {"environment": [{"HF_TOKEN": "s3cret"}]}}},
+        {"recipe_overrides": {"tiny-llama": {"environment": {"HF_TOKEN": ["s3cret"]}}}},
+        {"recipe_overrides": {"tiny-llama": [{"a": {"api_key": "s3cret"}}]}},
+    ],
+)
+def test_a_secret_in_the_wrong_place_is_refused_and_not_shown(data: dict[str, object]) -> None:
+    assert "s3cret" not in refused(**data)
+
+
+@pytest.mark.parametrize("key", ["models", "wheelhouse", "lock", "recipe_directory", "api_key_file", "report"])
+@pytest.mark.parametrize("path", ["/a\0b", "/a\nb"])
+def test_a_path_with_control_characters_is_refused(key: str, path: str) -> None:
+    assert f"spark-1: {key}: expected a path without line breaks" in refused(**{key: path})
