@@ -11,8 +11,9 @@ import re
 import shutil
 import stat
 import tempfile
+import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -64,12 +65,12 @@ class Generator:
 
     def measure(self, concurrency: int, streams: int) -> Load:
         """So many streams, so many at once. Raises HostError when it does not come to an end."""
-        with _directory(self.order.user) as directory:
+        with _directory(self.order.user) as directory, _told(streams) as watch:
             run_logged(
                 self.command(concurrency, streams, directory),
                 Path(self.order.logs) / f"bench-{self.bench.expectation.recipe}.log",
                 _environment(self.environment, self.order.home),
-                _watched(streams),
+                watch,
                 user=self.order.user,
             )
             return load(_read(Path(directory) / _RESULT), concurrency)
@@ -112,17 +113,28 @@ def _environment(engine: Mapping[str, str], home: str) -> dict[str, str]:
     return {"PATH": "/usr/local/bin:/usr/bin:/bin", **kept, "HOME": home, **key}
 
 
-def _watched(streams: int) -> Any:
-    told = time.monotonic()
+@contextlib.contextmanager
+def _told(streams: int) -> Iterator[Callable[[str], None]]:
+    """Say every ``INTERVAL`` seconds how far it is, by the lines that it prints; its start alone takes that long."""
+    done, over, began = 0, threading.Event(), time.monotonic()
 
     def watch(line: str) -> None:
-        nonlocal told
-        found = re.search(r"\b(\d+)/(\d+) \[", line)  # its progress bar
-        if found and int(found[2]) == streams and time.monotonic() - told >= INTERVAL:
-            told = time.monotonic()
-            say(f"  {found[1]} of {streams} streams done")
+        nonlocal done
+        found = re.search(r"\b(\d+)/(\d+) \[", line)  # its progress bar; that of the warm-up has another end
+        if found and int(found[2]) == streams:
+            done = max(done, int(found[1]))
 
-    return watch
+    def tell() -> None:
+        while not over.wait(INTERVAL):
+            say(f"  {VLLM}: {time.monotonic() - began:.0f} s, {done} of {streams} answers")
+
+    teller = threading.Thread(target=tell, daemon=True)
+    teller.start()
+    try:
+        yield watch
+    finally:
+        over.set()
+        teller.join()
 
 
 @contextlib.contextmanager
