@@ -15,7 +15,7 @@ import platform
 import time
 from collections.abc import Callable
 
-from sparkfleet.agent import deep, release
+from sparkfleet.agent.releases import deep, release
 from sparkfleet.catalog.engines import ENGINES, engine, wheels_size
 from tests.engines.closure import Closure, closure
 

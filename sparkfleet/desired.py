@@ -3,8 +3,8 @@
 from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, replace
 
-from sparkfleet.agent.rules import PLACE
-from sparkfleet.agent.seal import PatchOrder
+from sparkfleet.agent.checks.rules import PLACE
+from sparkfleet.agent.releases.seal import PatchOrder
 from sparkfleet.agent.shapes import (
     Account,
     AccountOrder,

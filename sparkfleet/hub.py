@@ -13,7 +13,7 @@ from tempfile import TemporaryDirectory
 from typing import Any, TypeVar
 
 from sparkfleet.agent.errors import HostError
-from sparkfleet.agent.model_files import INDEX, needed
+from sparkfleet.agent.models.model_files import INDEX, needed
 from sparkfleet.catalog.recipes import File
 from sparkfleet.errors import UserError
 

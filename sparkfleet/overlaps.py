@@ -4,7 +4,7 @@ import zipfile
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from sparkfleet.agent import overlaps
+from sparkfleet.agent.releases import overlaps
 from sparkfleet.catalog.engines import Overlap
 from sparkfleet.errors import UserError
 

@@ -13,8 +13,8 @@ from packaging.version import Version
 from pydantic import BaseModel, ConfigDict, Field, SecretStr
 
 from sparkfleet.agent.errors import HostError
-from sparkfleet.agent.lock_file import parse
 from sparkfleet.agent.patching.shapes import PatchSet
+from sparkfleet.agent.releases.lock_file import parse
 from sparkfleet.agent.shapes import Assertions, Overlap
 from sparkfleet.agent.wire import encode
 from sparkfleet.catalog.drivers import drivers

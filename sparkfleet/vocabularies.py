@@ -16,7 +16,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from threading import Lock
 
-from sparkfleet.agent import vocab
+from sparkfleet.agent.models import vocab
 from sparkfleet.cache import cache_dir, caller, make_dir
 from sparkfleet.catalog.vocabularies import Vocabulary, catalog
 from sparkfleet.errors import UserError

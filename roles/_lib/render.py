@@ -17,7 +17,7 @@ from sparkfleet.plan import CACHES, CUDA, ETC, STATE, USER, HostPlan, RecipePlan
 
 TEMPLATES = Path(__file__).resolve().parents[2] / "templates"
 
-#: The variable by which a unit's process shows what it was started from (``sparkfleet.agent.units``).
+#: The variable by which a unit's process shows what it was started from (``sparkfleet.agent.services.units``).
 _DIGEST = "SPARKFLEET_UNIT_DIGEST"
 
 

@@ -21,9 +21,9 @@ from sparkfleet import wheelhouse
 from sparkfleet.agent import wire
 from sparkfleet.agent.__main__ import ANSWER
 from sparkfleet.agent.errors import HostError
-from sparkfleet.agent.lock_file import Pin, parse
+from sparkfleet.agent.releases.lock_file import Pin, parse
 from sparkfleet.agent.shapes import ServeModelOrder, ServeOrder, WheelsOrder, WheelSource
-from sparkfleet.agent.wheel_server import WheelServer, offered
+from sparkfleet.agent.supply.wheel_server import WheelServer, offered
 from sparkfleet.bundle import installed_agent
 from sparkfleet.cache import cache_dir, make_dir
 from sparkfleet.catalog.engines import engine

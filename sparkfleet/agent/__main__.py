@@ -108,24 +108,15 @@ def _benched(path: str) -> int:
 
 
 def _apply(role: str) -> int:
-    from . import (
-        account,
-        deep,
-        driver_install,
-        garbage,
-        lock,
-        release,
-        removal,
-        seal,
-        service,
-        switch,
-        verify,
-        vocab,
-        weights,
-        wheels,
-    )
+    from . import account, lock
     from .bench import run as bench
     from .bench.shapes import BenchOrder
+    from .checks import driver_install
+    from .models import vocab, weights
+    from .proofs import verify
+    from .releases import deep, garbage, release, seal
+    from .services import removal, service, switch
+    from .supply import wheels
 
     roles: dict[str, tuple[type[Any], Callable[[Any, Author], None]]] = {
         "driver": (DriverOrder, driver_install.apply),
@@ -154,7 +145,7 @@ def _apply(role: str) -> int:
 
 
 def _serve() -> int:
-    from .wheel_server import serve
+    from .supply.wheel_server import serve
 
     order = wire.decode(ServeOrder, sys.stdin.read())
     lifeline.watch()
@@ -163,7 +154,7 @@ def _serve() -> int:
 
 
 def _serve_model() -> int:
-    from .wheel_server import serve_model
+    from .supply.wheel_server import serve_model
 
     order = wire.decode(ServeModelOrder, sys.stdin.read())
     lifeline.watch()
@@ -172,7 +163,7 @@ def _serve_model() -> int:
 
 
 def _served() -> int:
-    from .wheel_server import port_of
+    from .supply.wheel_server import port_of
 
     token = sys.stdin.read().strip()
     lifeline.watch()
@@ -181,19 +172,19 @@ def _served() -> int:
 
 
 def _fetch() -> int:
-    from .fetch import main
+    from .models.fetch import main
 
     return main()
 
 
 def _guard(path: str, *command: str) -> int:
-    from .guard import guard
+    from .services.guard import guard
 
     return guard(path, list(command))
 
 
 def _ready(address: str, port: str, model: str, pid: str) -> int:
-    from .serving import Engine, wait_until_ready
+    from .proofs.serving import Engine, wait_until_ready
 
     key = os.environ.get("VLLM_API_KEY", "")  # of the unit's environment, as the engine has it
     wait_until_ready(Engine(int(port), key, address), model, int(pid))

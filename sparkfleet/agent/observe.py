@@ -5,10 +5,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from . import account, facts, generations, preflight, receipt, release, rules, units, vocab, weights
+from . import account, facts, receipt
+from .checks import preflight, rules
 from .errors import HostError
 from .facts.shapes import Machine
+from .models import vocab, weights
 from .paths import look, sha256
+from .releases import release
+from .services import generations, units
 from .shapes import SCHEMA, Finding, Live, Observed, Question, Receipt, Requirements, UnitState, WeightsState
 
 #: Where the agent lives on a host once a deploy has passed preflight.
@@ -54,7 +58,7 @@ def observe(question: Question) -> Observed:
 def _live(question: Question, states: tuple[UnitState, ...], seen: Machine) -> tuple[Live, ...]:
     if not question.serving:
         return ()
-    from . import moment  # a deploy need not load what asks engines
+    from .proofs import moment  # a deploy need not load what asks engines
 
     there = {state.name: state for state in states}
     asked = [one for one in question.serving if one.unit in there]
@@ -66,7 +70,7 @@ def _wheels(question: Question, needs: Requirements, present: set[str]) -> tuple
     bringing = [one for one in needs.disk if one.path == question.wheels and one.unless not in present]
     if not bringing:
         return (), needs
-    from . import wheels  # Python's HTTP takes longer to import than the rest of a look
+    from .supply import wheels  # Python's HTTP takes longer to import than the rest of a look
 
     brought = wheels.complete(Path(question.wheels), [one.unless for one in bringing])
     disk = tuple(wheels.still_needed(one) if one in bringing else one for one in needs.disk)

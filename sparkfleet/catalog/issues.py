@@ -10,7 +10,8 @@
       remedy: ...
       source: ...
 
-A fact is a path through the dataclasses of ``sparkfleet.agent.preflight.Case``; ``$`` before one makes it a value.
+A fact is a path through the dataclasses of ``sparkfleet.agent.checks.preflight.Case``; ``$`` before one makes it a
+value.
 Nothing is ever run: a rule is compared, not evaluated.
 """
 
@@ -24,8 +25,8 @@ from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from sparkfleet.agent import rules as evaluator
-from sparkfleet.agent.preflight import Case
+from sparkfleet.agent.checks import rules as evaluator
+from sparkfleet.agent.checks.preflight import Case
 from sparkfleet.agent.shapes import Clause, Condition, Operator, Rule, Severity
 from sparkfleet.catalog.yaml import CATALOG, Document, read
 from sparkfleet.errors import UserError

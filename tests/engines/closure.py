@@ -18,8 +18,9 @@ from pathlib import Path
 from unittest.mock import patch
 
 from sparkfleet import wheelhouse
-from sparkfleet.agent import receipt, release, seal
-from sparkfleet.agent.lock_file import parse
+from sparkfleet.agent import receipt
+from sparkfleet.agent.releases import release, seal
+from sparkfleet.agent.releases.lock_file import parse
 from sparkfleet.agent.shapes import Author, Release
 from sparkfleet.agent.wire import encode
 from sparkfleet.cache import cache_dir, make_dir

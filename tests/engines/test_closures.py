@@ -16,8 +16,9 @@ from pathlib import Path
 
 import pytest
 
-from sparkfleet.agent import assertions, deep, overlaps, patching, release
+from sparkfleet.agent import patching
 from sparkfleet.agent.errors import HostError
+from sparkfleet.agent.releases import assertions, deep, overlaps, release
 from sparkfleet.agent.shapes import Overlap, Release
 from sparkfleet.catalog.engines import engine, uv
 from sparkfleet.patchset import for_lock

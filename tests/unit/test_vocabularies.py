@@ -13,7 +13,7 @@ import pytest
 from click.testing import CliRunner
 
 from sparkfleet import vocabularies
-from sparkfleet.agent import vocab as of_hosts
+from sparkfleet.agent.models import vocab as of_hosts
 from sparkfleet.catalog.vocabularies import Vocabularies, Vocabulary, Wheel, catalog
 from sparkfleet.cli import main
 from sparkfleet.errors import UserError

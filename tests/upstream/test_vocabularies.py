@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from sparkfleet import vocabularies
-from sparkfleet.agent import receipt, vocab
+from sparkfleet.agent import receipt
+from sparkfleet.agent.models import vocab
 from sparkfleet.agent.shapes import Author, VocabOrder, Vocabularies, Vocabulary
 from sparkfleet.catalog.engines import engine
 from sparkfleet.catalog.recipes import recipe

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from .. import model_files
 from ..errors import HostError
+from ..models import model_files
 
 #: No configuration that people publish comes near: lists of 10,000 excluded layers are 1 MB.
 _CONFIG_LIMIT = 16_000_000

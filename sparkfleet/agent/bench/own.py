@@ -4,8 +4,8 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
-from .. import serving
-from ..serving import Engine
+from ..proofs import serving
+from ..proofs.serving import Engine
 from ..shapes import Prompt
 from .shapes import OWN, Load, Stream
 

@@ -4,13 +4,15 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
-from .. import live, proof, units, wire
+from .. import wire
 from ..audit import tally
 from ..audit.shapes import AuditQuestion
 from ..errors import HostError
 from ..paths import write
 from ..progress import say
-from ..serving import Engine, NotServing
+from ..proofs import live, proof
+from ..proofs.serving import Engine, NotServing
+from ..services import units
 from ..shapes import Author
 from . import own
 from .shapes import OWN, VLLM, Bench, BenchOrder, Load, Measured, Results

@@ -18,7 +18,7 @@ from sparkfleet.agent.audit.shapes import Model
 from sparkfleet.agent.bench import own, run, vllm
 from sparkfleet.agent.bench.shapes import OWN, VLLM, Bench, BenchOrder, Load, Measured, Results, Stream
 from sparkfleet.agent.errors import HostError
-from sparkfleet.agent.serving import Engine, NotServing
+from sparkfleet.agent.proofs.serving import Engine, NotServing
 from sparkfleet.agent.shapes import Expectation, Speed
 
 STEP = 0.02

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from sparkfleet.agent import paths, receipt, weights
+from sparkfleet.agent import paths, receipt
 from sparkfleet.agent.errors import HostError
+from sparkfleet.agent.models import weights
 from sparkfleet.agent.shapes import Author, Glance, TextFile, WeightFile, Weights, WeightsOrder
 
 ME = pwd.getpwuid(os.geteuid()).pw_name

@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 from sparkfleet import plan
-from sparkfleet.agent.lock_file import parse
+from sparkfleet.agent.releases.lock_file import parse
 from sparkfleet.catalog import engines
 from sparkfleet.catalog.engines import Engine, Source, Target
 from sparkfleet.cli import lock as command

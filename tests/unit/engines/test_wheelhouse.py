@@ -12,7 +12,7 @@ import pytest
 from click.testing import CliRunner
 
 from sparkfleet import wheelhouse
-from sparkfleet.agent.lock_file import find_wheels, parse
+from sparkfleet.agent.releases.lock_file import find_wheels, parse
 from sparkfleet.catalog import engines
 from sparkfleet.catalog.engines import Engine, Overlap, Source
 from sparkfleet.cli import wheelhouse as command

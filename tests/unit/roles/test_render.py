@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from syrupy.assertion import SnapshotAssertion
 
 from roles._lib.render import environment_value, systemd_word, units
-from sparkfleet.agent import guard
+from sparkfleet.agent.services import guard
+from sparkfleet.agent.services.units import DIGEST_VARIABLE, MARK
 from sparkfleet.agent.shapes import Unit
-from sparkfleet.agent.units import DIGEST_VARIABLE, MARK
 from sparkfleet.catalog import engines, recipes
 from tests.unit.builders import plan
 

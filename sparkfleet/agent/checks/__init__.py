@@ -1,0 +1,1 @@
+"""May this machine be changed: rules on facts, and the driver."""

@@ -1,0 +1,79 @@
+"""Behaviour, not intent: what the engine's process was really started with, and what it said while it started."""
+
+import re
+
+from ..secrecy import shown
+from ..services import journal
+from ..shapes import Expectation, JournalRule, UnitState
+
+
+def complaint(expectation: Expectation, state: UnitState) -> str:
+    """How the running process differs from the unit that it should come from; empty when it does not."""
+    if state.active != "active" or not state.pid:
+        return f"{expectation.unit} is {state.active or 'not there'}: nothing serves"
+    argv = _read(state.pid, "cmdline")
+    # The interpreter of the command's first line stands before it.
+    if argv[-len(expectation.command) :] != list(expectation.command):
+        return f"process {state.pid} was not started with the unit's command: {_first_difference(argv, expectation)}"
+    environment = environment_of(state.pid)
+    for name, value in sorted(expectation.environment.items()):
+        if environment.get(name) != value:
+            found = environment.get(name)
+            return (
+                f"process {state.pid} was started with {name}={found!r}, the unit says {value!r}"
+                if found is not None
+                else f"process {state.pid} was started without {name}, the unit says {value!r}"
+            )
+    return ""
+
+
+def environment_of(pid: int) -> dict[str, str]:
+    """The environment that a process was started with; empty when it is gone."""
+    return dict(entry.partition("=")[::2] for entry in _read(pid, "environ"))
+
+
+def command_of(pid: int) -> list[str]:
+    """The command line of a process; empty when it is gone."""
+    return _read(pid, "cmdline")
+
+
+def _read(pid: int, what: str) -> list[str]:
+    try:
+        with open(f"/proc/{pid}/{what}", "rb") as file:
+            return [part.decode("utf-8", "replace") for part in file.read().split(b"\0") if part]
+    except OSError:
+        return []
+
+
+def _first_difference(argv: list[str], expectation: Expectation) -> str:
+    # Options count by what they are, not by where they stand.
+    wanted, found = set(expectation.command), set(argv)
+    missing = [word for word in expectation.command if word not in found]
+    more = [word for word in argv[1:] if word not in wanted]  # the first is the interpreter's
+    parts = [f"missing {' '.join(shown(missing)[:3])}"] if missing else []
+    return "; ".join(parts + ([f"found {' '.join(shown(more)[:3])}"] if more else [])) or "the order differs"
+
+
+def journal_complaint(rules: tuple[JournalRule, ...], invocation: str) -> str:
+    """What is wrong with the lines of the start ``invocation``: the first rule that they break; empty when none."""
+    return broken(rules, journal.of_start(invocation)) if rules else ""
+
+
+def broken(rules: tuple[JournalRule, ...], lines: list[str]) -> str:
+    """The first of ``rules`` that ``lines`` break, with the line that does; empty when they break none."""
+    for rule in rules:
+        line = next((line for line in lines if re.search(rule.pattern, line)), None)
+        if rule.required and line is None:
+            return f"its journal lacks a line with `{_plain(rule.pattern)}`. {rule.meaning}"
+        if not rule.required and line is not None:
+            return f"its journal has the line `{_short(line)}`. {rule.meaning}"
+    return ""
+
+
+def _plain(pattern: str) -> str:
+    return re.sub(r"\\(.)", r"\1", pattern)
+
+
+def _short(line: str) -> str:
+    line = " ".join(line.split())
+    return line if len(line) <= 200 else f"{line[:200]} ..."

@@ -1,0 +1,63 @@
+"""What each recipe is doing at this moment: whether its engine answers, with how much work, and from which process."""
+
+from .. import ports
+from ..facts.shapes import PortOwner
+from ..secrecy import shown
+from ..shapes import Expectation, Live, UnitState
+from . import live, serving
+from .metrics import Load, load
+from .serving import Engine, NotServing, Silent
+
+
+def look(expectation: Expectation, state: UnitState, owners: tuple[PortOwner, ...]) -> Live:
+    """The engine that ``expectation`` is about, now. ``owners``: who holds the ports of this host's recipes."""
+    if state.active != "active" or not state.pid:
+        return Live(expectation.recipe, difference=_stranger(expectation, owners))
+    if pid := _halted(state.pid):
+        return Live(expectation.recipe, f"process {pid} was halted (SIGSTOP)", live.complaint(expectation, state))
+    engine = Engine(expectation.port, live.environment_of(state.pid).get("VLLM_API_KEY", ""), expectation.address)
+    try:
+        models = list(serving.models(engine))
+        work = _load(engine)
+    except NotServing as error:
+        return Live(expectation.recipe, str(error), live.complaint(expectation, state))
+    difference = _stranger(expectation, owners) or live.complaint(expectation, state)
+    if not difference and models != [expectation.model]:
+        difference = f"port {expectation.port}: it serves {', '.join(models) or 'nothing'}, not {expectation.model}"
+    return Live(expectation.recipe, "", difference, work.running, work.waiting, work.kv_use)
+
+
+def _load(engine: Engine) -> Load:
+    """Raises Silent when nothing comes; an engine that answers with something else does not say."""
+    try:
+        return load(serving.metrics(engine))
+    except Silent:
+        raise
+    except NotServing:
+        return Load()
+
+
+def _stranger(expectation: Expectation, owners: tuple[PortOwner, ...]) -> str:
+    """The process on the recipe's port that is not its unit's, with its command, as far as that can be seen."""
+    owner = next((one for one in owners if one.port == expectation.port and one.unit != expectation.unit), None)
+    if owner is None or owner.pid is None:
+        return ""
+    command = " ".join(shown(live.command_of(owner.pid)))[:300]
+    whose = f" of {owner.unit}" if owner.unit else ""
+    return (
+        f"process {owner.pid}{whose} listens on port {expectation.port}, not {expectation.unit}; started as `{command}`"
+    )
+
+
+def _halted(pid: int) -> int:
+    """The first process of an engine that somebody has stopped with a signal; 0 when none is."""
+    return next((one for one in (pid, *ports.descendants(pid)) if _process_state(one) in ("T", "t")), 0)
+
+
+def _process_state(pid: int) -> str:
+    """The letter of proc_pid_stat(5); empty when the process is gone."""
+    try:
+        with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
+            return file.read().rpartition(")")[2].split()[0]
+    except (OSError, IndexError):
+        return ""

@@ -1,0 +1,1 @@
+"""Releases of engines: built, patched and sealed, compared with what was sealed, removed."""

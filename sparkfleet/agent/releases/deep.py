@@ -1,0 +1,147 @@
+"""Every file of every release in use, by hash, against the RECORDs of its distributions and the release's receipt.
+
+It only reads. What the guard of a unit tells by inode, size and time, this proves; and it finds what belongs to nobody.
+"""
+
+import os
+import re
+import stat
+import struct
+import time
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+from ..errors import HostError
+from ..patching.records import Digest, everything
+from ..progress import say
+from ..shapes import Author, DeepOrder
+from . import release
+
+#: Seconds between two lines of progress.
+TICK = 5.0
+
+#: Lines of trouble that are shown; how many more there are is said.
+SHOWN = 20
+
+#: What Python loads or runs by itself: such a file without an owner is somebody's doing.
+_LOADED = re.compile(r"\.(py|pyc|pth|so(\.\d+)*)$")
+
+_CACHE = "__pycache__"
+
+
+@dataclass(frozen=True)
+class Expected:
+    """A file of a release and the bytes it may have: its owners' own, or those of the release's receipt."""
+
+    path: str
+    digests: tuple[Digest, ...]
+
+
+def apply(order: DeepOrder, author: Author) -> None:
+    """Check the named releases and those that a unit is started from.
+
+    Raises HostError naming every file that is not what it must be, as far as they go on ``SHOWN`` lines.
+    """
+    directory = Path(order.directory)
+    used = {one.name: one.problem for one in release.look(order.directory) if one.users or one.name in order.names}
+    wrong = [f"{directory / name}: it is not here. Deploy first." for name in order.names if name not in used]
+    for name, problem in used.items():
+        wrong += _tell(directory / name, problem)
+    if wrong:
+        raise HostError("\n".join(wrong))
+
+
+def _tell(path: Path, problem: str) -> list[str]:
+    """Check a release and say so when it is as it was sealed; otherwise a paragraph about it."""
+    began = time.monotonic()
+    if not (path / release.RECEIPT).exists():
+        return [f"{path}: {problem}. Deploy again."]
+    wrong, files, size = check(path)
+    if not wrong and not problem:
+        say(f"{path.name}: all {files} files by hash, {size / 1e9:.1f} GB, {time.monotonic() - began:.0f} s: as sealed")
+        return []
+    shown = "".join(f"\n    {line}" for line in wrong[:SHOWN])
+    more = f"\n    and {len(wrong) - SHOWN} more" if len(wrong) > SHOWN else ""
+    remedy = "Deploy" if problem else "Remove this directory, then deploy"  # what a deploy sees by itself, it mends
+    found = problem or f"of {files} files, {len(wrong)} not what it must be"
+    return [f"{path}: {found}.{shown}{more}\n  {remedy}: it is then built again."]
+
+
+def check(path: Path) -> tuple[list[str], int, int]:
+    """What is wrong with a release, a line for each file, and how many files and bytes were read."""
+    site = release.site_packages(path)
+    expected = _expected(path, site)
+    wrong = _by_hash(path.name, site, expected.values())
+    wrong += _strangers(site, expected.keys())
+    size = sum((site / one).stat().st_size for one in expected if (site / one).is_file())
+    return sorted(wrong), len(expected), size
+
+
+def _expected(path: Path, site: Path) -> dict[str, Expected]:
+    """Every file by its path below site-packages. What the receipt says goes before what the RECORDs say."""
+    digests: dict[str, tuple[Digest, ...]] = {}
+    for one in everything(site):
+        for name, digest in one.digests().items():
+            digests[name] = (*digests.get(name, ()), *([digest] if digest else []))
+    content = release.read(path)
+    ours = {**content.get("overlaps", {}), **content["patched"]}
+    digests.update({name: (Digest("sha256", bytes.fromhex(value), None),) for name, value in ours.items()})
+    return {name: Expected(name, many) for name, many in digests.items()}
+
+
+def _by_hash(title: str, site: Path, expected: Iterable[Expected]) -> list[str]:
+    """What ``_one`` finds wrong with each, with a line of progress now and then."""
+    with ThreadPoolExecutor(max_workers=min(8, os.cpu_count() or 1)) as pool:
+        done, told, wrong = 0, time.monotonic(), []
+        for size, trouble in pool.map(lambda one: _one(site, one), expected):
+            done += size
+            wrong += trouble
+            if time.monotonic() - told > TICK:
+                told = time.monotonic()
+                say(f"{title}: {done / 1e9:.1f} GB read")
+    return wrong
+
+
+def _one(site: Path, expected: Expected) -> tuple[int, list[str]]:
+    """Bytes of a file, and whether it is gone, has other bytes, can be written by others, or has stale byte code."""
+    place = site / expected.path
+    try:
+        status = place.stat()
+        if not stat.S_ISREG(status.st_mode):
+            return 0, [f"{expected.path}: expected a file"]
+        if expected.digests and not any(digest.is_of(place) for digest in expected.digests):
+            return status.st_size, [f"{expected.path}: has other bytes"]
+        if status.st_uid != 0 or status.st_mode & 0o022:
+            return status.st_size, [f"{expected.path}: others than root may write it"]
+        return status.st_size, list(_stale(site, expected.path, status))
+    except FileNotFoundError:
+        return 0, [f"{expected.path}: is gone"]
+    except OSError as error:
+        return 0, [f"{expected.path}: cannot be read: {error.strerror or error}"]
+
+
+def _stale(site: Path, path: str, source: os.stat_result) -> Iterator[str]:
+    """Byte code that Python would not take for its source (by time and size, see ``importlib``): read for nothing."""
+    place = site / path
+    tag = site.parent.name.replace("python", "cpython-").replace(".", "")
+    code = place.parent / _CACHE / f"{place.stem}.{tag}.pyc"
+    if place.suffix == ".py" and code.exists():
+        with code.open("rb") as file:
+            head = file.read(16)
+        if head[4:] != bytes(4) + struct.pack("<II", int(source.st_mtime) & 0xFFFFFFFF, source.st_size & 0xFFFFFFFF):
+            yield f"{path}: its byte code is of another source"
+
+
+def _strangers(site: Path, owned: Iterable[str]) -> list[str]:
+    """What Python would load and no distribution lists."""
+    known = set(owned)
+    found = []
+    for top, directories, names in os.walk(site):
+        inside = os.path.relpath(top, site)
+        # Byte code in there is loaded for a source that is there; what the patches keep is no package.
+        directories[:] = [one for one in directories if one != _CACHE and not one.startswith(".")]
+        paths = (name if inside == "." else f"{inside}/{name}" for name in names if _LOADED.search(name))
+        found += [f"{path}: belongs to no distribution" for path in paths if path not in known]
+    return found

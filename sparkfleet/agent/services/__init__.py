@@ -1,0 +1,1 @@
+"""Units of recipes: laid down, started, guarded, gone back to, taken off."""

@@ -1,0 +1,1 @@
+"""What comes to a host from the control machine or another Spark, each byte checked."""
