@@ -79,8 +79,10 @@ def _problem(file: WeightFile, mark: list[int] | None, checked: list[Any] | None
 
 def apply(order: WeightsOrder, author: Author) -> None:
     """Lay every model down; files already there with the right bytes stay as they are."""
-    from . import peer  # Python's HTTP: a look at a host has no need to import it
-    from . import hub
+    from . import (
+        hub,
+        peer,  # Python's HTTP: a look at a host has no need to import it
+    )
 
     known = dict(receipt.read().get("weights", {}))
     for model in order.models:

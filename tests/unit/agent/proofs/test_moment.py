@@ -93,8 +93,10 @@ def test_other_arguments_are_told(engine: tuple[UnitState, Expectation]) -> None
 def test_an_engine_started_by_hand_is_seen_with_its_arguments(engine: tuple[UnitState, Expectation]) -> None:
     _, expectation = engine
     unit = UnitState("vllm-r.service", "loaded", "inactive", "dead", "enabled", "success", 0, "", 0, "", False)
-    argv = (sys.executable, "-c", "input()", "--api-key", "sekret", "--max-model-len=7")
-    with subprocess.Popen(argv, stdin=subprocess.PIPE) as hand:
+    argv = (sys.executable, "-c", "print(flush=True); input()", "--api-key", "sekret", "--max-model-len=7")
+    with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as hand:
+        assert hand.stdout
+        hand.stdout.readline()  # its command line is its own from here on
         owner = PortOwner(expectation.port, hand.pid, "python", "session-3.scope")
         said = moment.look(expectation, unit, (owner,)).difference
         hand.kill()
