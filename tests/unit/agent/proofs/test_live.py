@@ -45,6 +45,16 @@ def test_other_arguments_are_seen_and_shown(pid: int) -> None:
     assert "order differs" in live.complaint(expectation((*COMMAND[:-2], "--a=b c", "--port=1")), state(pid))
 
 
+def test_secrets_among_arguments_are_not_shown() -> None:
+    argv = (*COMMAND, "--api-key=not-to-be-shown", "--hf-token", "nor-this")
+    with subprocess.Popen(argv, stdout=subprocess.PIPE) as process:
+        assert process.stdout
+        process.stdout.readline()
+        said = live.complaint(expectation(), state(process.pid))
+        process.kill()
+    assert "found --api-key=*** --hf-token ***" in said
+
+
 def test_another_environment_is_seen_and_shown(pid: int) -> None:
     assert "started with A='1', the unit says '2'" in live.complaint(expectation(A="2"), state(pid))
     assert "started without B, the unit says '3'" in live.complaint(expectation(B="3"), state(pid))
