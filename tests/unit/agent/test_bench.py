@@ -133,7 +133,7 @@ def test_vllms_generator_is_run_and_read(tmp_path: Path) -> None:
         ("import pandas_of_nowhere", "No module named 'pandas_of_nowhere'"),
         ("sys.exit(3)", "exit status 3"),
         ("", "left no result"),
-        (f"{WRITES}os.symlink('/etc/passwd', where)", "left no result"),
+        (f"{WRITES}json.dump({RESULT!r}, open(where + '2', 'w')); os.symlink(where + '2', where)", "left no result"),
         (f"{WRITES}open(where, 'w').write('[1]')", "not the result"),
         (f"{WRITES}os.mkfifo(where)", "not the result"),
     ],
