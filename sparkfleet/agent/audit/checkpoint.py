@@ -104,8 +104,10 @@ def _tensor(name: str, entry: dict[str, Any]) -> tuple[Tensor, int]:
     shape = tuple(entry["shape"])
     if any(type(number) is not int or number < 0 for number in (begin, end, *shape)) or begin > end:
         raise ValueError
-    return Tensor(_plain(name, _NAME_LIMIT), _plain(entry["dtype"], 16), shape[:8], end - begin), end
+    return Tensor(plain(name, _NAME_LIMIT), plain(entry["dtype"], 16), shape[:8], end - begin), end
 
 
-def _plain(text: str, limit: int) -> str:
-    return "".join(character if character.isprintable() else "?" for character in text[:limit])
+def plain(text: str, limit: int) -> str:
+    """The beginning of ``text``, with nothing in it that a terminal would obey."""
+    text = text[:limit]
+    return text if text.isprintable() else "".join(one if one.isprintable() else "?" for one in text)

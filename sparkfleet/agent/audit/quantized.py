@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import Any
 
-from .checkpoint import Tensor
+from .checkpoint import Tensor, plain
 
 #: Data types that are not quantised.
 WIDE = frozenset(("BF16", "F16", "F32", "F64"))
@@ -85,7 +85,7 @@ def scheme(config: dict[str, Any]) -> Scheme:
         return Scheme()
     name = _text(said.get("quant_method")) or "unnamed"
     names, notes = _excluded(said)
-    plain, wild, odd = set(), [], 0
+    exact, wild, odd = set(), [], 0
     for one in names:
         pattern = as_glob(one)
         if pattern is None:
@@ -93,13 +93,13 @@ def scheme(config: dict[str, Any]) -> Scheme:
         elif set(pattern) & set("*?["):
             wild.append(pattern)
         else:
-            plain.add(pattern)
+            exact.add(pattern)
     if odd:
         notes.append(f"{odd} entries of its exclusion list are regular expressions that are not understood here")
     weights = _weights(said)
     bits = _number(weights.get("num_bits")) or _number(said.get("bits")) or _number(said.get("w_bit"))
     return Scheme(
-        name, _detail(said, weights), _activations(said), bits, frozenset(plain), tuple(wild[:500]), tuple(notes)
+        name, _detail(said, weights), _activations(said), bits, frozenset(exact), tuple(wild[:500]), tuple(notes)
     )
 
 
@@ -201,8 +201,7 @@ def _texts(value: object) -> Iterable[str]:
 
 
 def _text(value: object) -> str:
-    plain = value[:60] if isinstance(value, str) else ""
-    return "".join(character for character in plain if character.isprintable())
+    return plain(value, 60) if isinstance(value, str) else ""
 
 
 def _number(value: object) -> int:

@@ -66,8 +66,8 @@ def count(recipe: str, path: str, found: Checkpoint) -> Audit:
     return Audit(
         recipe,
         path,
-        str(name)[:80],
-        str(said),
+        checkpoint.plain(str(name), 80),
+        checkpoint.plain(str(said), 200),
         experts if has_experts else 0,
         active if has_experts else 0,
         _told(groups),

@@ -48,11 +48,14 @@ def nvfp4(name: str, rows: int, columns: int, inputs: bool = False) -> Shapes:
     return found | ({f"{name}.input_scale": ("F32", ())} if inputs else {})
 
 
-def qwen36() -> tuple[dict[str, Any], Shapes]:
-    """Qwen3.6-35B-A3B in NVFP4 as the write-up found it: 30 of 40 layers have linear attention, left in BF16."""
+def qwen36(experts: int = 256) -> tuple[dict[str, Any], Shapes]:
+    """Qwen3.6-35B-A3B in NVFP4 as the write-up found it: 30 of 40 layers have linear attention, left in BF16.
+
+    Of its ``experts`` a token goes to one of 32; with fewer, the rest is as it was.
+    """
     config = {
         "architectures": ["Qwen3_5MoeForConditionalGeneration"],
-        "text_config": {"num_hidden_layers": 40, "num_experts": 256, "num_experts_per_tok": 8},
+        "text_config": {"num_hidden_layers": 40, "num_experts": experts, "num_experts_per_tok": experts // 32},
         "quantization_config": {
             "quant_method": "modelopt",
             "quant_algo": "NVFP4",
@@ -79,6 +82,6 @@ def qwen36() -> tuple[dict[str, Any], Shapes]:
             tensors[f"{layer}.linear_attn.A_log"] = ("F32", (32,))
         for name, rows, columns in (("gate", 512, 2048), ("up", 512, 2048), ("down", 2048, 512)):
             tensors |= nvfp4(f"{layer}.mlp.shared_expert.{name}_proj", rows, columns, inputs=True)
-            for expert in range(256):
+            for expert in range(experts):
                 tensors |= nvfp4(f"{layer}.mlp.experts.{expert}.{name}_proj", rows, columns, inputs=True)
     return config, tensors

@@ -31,8 +31,13 @@ def named(found: Audit, name: str) -> Group:
     return group
 
 
-def test_the_arithmetic_of_the_write_up_on_qwen36_nvfp4(tmp_path: Path) -> None:
-    found = audited(tmp_path, *checkpoints.qwen36(), shards=4)
+@pytest.fixture(scope="module")
+def qwen36(tmp_path_factory: pytest.TempPathFactory) -> Audit:
+    return audited(tmp_path_factory.mktemp("qwen36"), *checkpoints.qwen36(), shards=4)
+
+
+def test_the_arithmetic_of_the_write_up_on_qwen36_nvfp4(qwen36: Audit) -> None:
+    found = qwen36
     assert (found.architecture, found.method) == ("Qwen3_5MoeForConditionalGeneration", "modelopt NVFP4")
     assert (found.experts, found.active) == (256, 8)
     # 1.44 GB, 480 MB, 40 MB and 970 MB in the write-up, which means MiB
@@ -53,8 +58,8 @@ def test_the_arithmetic_of_the_write_up_on_qwen36_nvfp4(tmp_path: Path) -> None:
     assert 273e9 / found.read == pytest.approx(71, abs=1)
 
 
-def test_what_is_read_for_a_token(tmp_path: Path) -> None:
-    found = audited(tmp_path, *checkpoints.qwen36())
+def test_what_is_read_for_a_token(qwen36: Audit) -> None:
+    found = qwen36
     assert named(found, "embed_tokens").read == 2 * 2048  # one row
     assert named(found, "visual.blocks.*.attn.qkv").read == 0
     assert (named(found, "mtp.fc").kind, named(found, "mtp.fc").read) == (kinds.DRAFT, 0)
@@ -260,3 +265,8 @@ def test_more_groups_than_anyone_reads_are_counted_as_one() -> None:
     tensors = tuple(Tensor(f"a{i}x.weight", "BF16", (8,), 16) for i in range(1000))
     found = tally.count("r", "/p", Checkpoint({}, tensors))
     assert len(found.groups) == 401 and found.size == 16_000 and found.groups[-1].module == "600 more"
+
+
+def test_what_a_name_would_do_to_a_terminal_is_not_kept(tmp_path: Path) -> None:
+    found = audited(tmp_path, {"architectures": ["A\x1b"]}, {"layers.0.\x1b[31m\n.weight": ("BF16", (8,))})
+    assert (found.architecture, found.groups[0].module) == ("A?", "layers.*.?[31m?")

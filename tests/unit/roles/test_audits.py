@@ -1,9 +1,11 @@
 """What people and machines are told of an audit."""
 
 import json
+from dataclasses import replace
 from io import StringIO
 from pathlib import Path
 
+import pytest
 from rich.console import Console
 from syrupy.assertion import SnapshotAssertion
 
@@ -14,12 +16,14 @@ from sparkfleet.agent.audit.shapes import Audit, AuditQuestion, Model
 from tests.unit.agent import checkpoints
 
 
-def audit_of(directory: Path) -> Audit:
-    config, tensors = checkpoints.qwen36()
+@pytest.fixture(scope="module")
+def audit(tmp_path_factory: pytest.TempPathFactory) -> Audit:
+    directory = tmp_path_factory.mktemp("qwen36")
+    config, tensors = checkpoints.qwen36(experts=32)
     tensors["model.language_model.layers.0.strange.weight"] = ("I8", (1000, 2000))
     path = str(checkpoints.write(directory, config, tensors))
     (found,) = tally.audit(AuditQuestion((Model("qwen3.6-35b-nvfp4", path, ""),))).audits
-    return found
+    return replace(found, path="/var/lib/sparkfleet/models/m")
 
 
 def text(audit: Audit, baseline: float = 0.0, hosts: int = 1) -> str:
@@ -29,9 +33,8 @@ def text(audit: Audit, baseline: float = 0.0, hosts: int = 1) -> str:
     return out.getvalue()
 
 
-def test_the_text_of_an_audit(tmp_path: Path, snapshot: SnapshotAssertion) -> None:
-    shown = text(audit_of(tmp_path), baseline=40.8, hosts=5).replace(str(tmp_path), "/var/lib/sparkfleet/models/m")
-    assert shown == snapshot
+def test_the_text_of_an_audit(audit: Audit, snapshot: SnapshotAssertion) -> None:
+    assert text(audit, baseline=40.8, hosts=5) == snapshot
 
 
 def test_the_text_of_one_that_cannot_be_read() -> None:
@@ -39,8 +42,7 @@ def test_the_text_of_one_that_cannot_be_read() -> None:
     assert shown.splitlines()[1:] == ["spark-01: r: /m", "  /m: cannot be read: No such file or directory."]
 
 
-def test_what_machines_get(tmp_path: Path) -> None:
-    audit = audit_of(tmp_path)
+def test_what_machines_get(audit: Audit) -> None:
     found = json.loads(json.dumps(audits.document(audit)))
     assert found["read"] == sum(group["read"] for group in found["groups"])
     assert found["ceiling"] == round(273e9 / found["read"], 2)
