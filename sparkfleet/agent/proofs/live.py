@@ -14,7 +14,7 @@ def complaint(expectation: Expectation, state: UnitState) -> str:
     argv = _read(state.pid, "cmdline")
     # The interpreter of the command's first line stands before it.
     if argv[-len(expectation.command) :] != list(expectation.command):
-        return f"process {state.pid} was not started with the unit's command: {_first_difference(argv, expectation)}"
+        return f"process {state.pid} was not started with the unit's command: {first_difference(argv, expectation)}"
     environment = environment_of(state.pid)
     for name, value in sorted(expectation.environment.items()):
         if environment.get(name) != value:
@@ -45,7 +45,8 @@ def _read(pid: int, what: str) -> list[str]:
         return []
 
 
-def _first_difference(argv: list[str], expectation: Expectation) -> str:
+def first_difference(argv: list[str], expectation: Expectation) -> str:
+    """The first few words that ``argv`` lacks, and those that it has besides, without secrets."""
     # Options count by what they are, not by where they stand.
     wanted, found = set(expectation.command), set(argv)
     missing = [word for word in expectation.command if word not in found]

@@ -42,11 +42,19 @@ def _stranger(expectation: Expectation, owners: tuple[PortOwner, ...]) -> str:
     owner = next((one for one in owners if one.port == expectation.port and one.unit != expectation.unit), None)
     if owner is None or owner.pid is None:
         return ""
-    command = " ".join(shown(live.command_of(owner.pid)))[:300]
     whose = f" of {owner.unit}" if owner.unit else ""
-    return (
-        f"process {owner.pid}{whose} listens on port {expectation.port}, not {expectation.unit}; started as `{command}`"
-    )
+    how = _how(live.command_of(owner.pid), expectation)
+    return f"process {owner.pid}{whose} listens on port {expectation.port}, not {expectation.unit}; {how}"
+
+
+def _how(words: list[str], expectation: Expectation) -> str:
+    """How a process was started: by its difference from the unit's command where it is the same program."""
+    command = list(expectation.command)
+    if words[-len(command) :] == command:
+        return "it was started with the unit's own arguments"
+    if command[0] in words:
+        return f"it was not started with the unit's command: {live.first_difference(words, expectation)}"
+    return f"it was started as `{' '.join(shown(words))[:200]}`"
 
 
 def _halted(pid: int) -> int:

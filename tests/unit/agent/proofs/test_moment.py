@@ -98,8 +98,12 @@ def test_an_engine_started_by_hand_is_seen_with_its_arguments(engine: tuple[Unit
         assert hand.stdout
         hand.stdout.readline()  # its command line is its own from here on
         owner = PortOwner(expectation.port, hand.pid, "python", "session-3.scope")
-        said = moment.look(expectation, unit, (owner,)).difference
+        said = moment.look(replace(expectation, command=("vllm",)), unit, (owner,)).difference
+        more = moment.look(replace(expectation, command=argv[:3]), unit, (owner,)).difference
+        same = moment.look(replace(expectation, command=argv), unit, (owner,)).difference
         hand.kill()
+    assert more.endswith("it was not started with the unit's command: found --api-key *** --max-model-len=7")
+    assert same.endswith("it was started with the unit's own arguments")
     assert said.startswith(f"process {hand.pid} of session-3.scope listens on port {expectation.port}")
     assert "--api-key *** --max-model-len=7" in said and "sekret" not in said
     assert moment.look(expectation, unit, (replace(owner, unit="vllm-r.service"),)) == Live("r")
