@@ -15,13 +15,15 @@ class Point:
     """One load in figures. ``total``: tokens a second of all streams together, from first request to last token.
 
     ``each``: tokens a second of one stream while it decodes, the median; ``each_slow``: 95 % of streams are no slower.
-    ``first``: seconds to the first token, the median; ``first_late``: 95 % of streams have it by then.
+    ``held_up``: streams of which all tokens came at once, because the client got no processor; they count for ``total``
+    alone. ``first``: seconds to the first token, the median; ``first_late``: 95 % of streams have it by then.
     """
 
     generator: str
     concurrency: int
     streams: int
     failed: int
+    held_up: int
     tokens: int
     total: float
     each: float
@@ -32,14 +34,17 @@ class Point:
 
 def point(load: Load) -> Point:
     """The figures of ``load``; zeros where no stream came to an end."""
-    rates = [rate(one) for one in load.streams]
-    firsts = [one.first for one in load.streams]
+    usual = median([one.seconds for one in load.streams] or [0.0])
+    flowing = [one for one in load.streams if one.seconds >= usual / 10]
+    rates = [rate(one) for one in flowing]
+    firsts = [one.first for one in flowing]
     tokens = sum(one.tokens for one in load.streams)
     return Point(
         generator=load.generator,
         concurrency=load.concurrency,
         streams=len(load.streams),
         failed=load.failed,
+        held_up=len(load.streams) - len(flowing),
         tokens=tokens,
         total=tokens / load.seconds if load.seconds > 0 else 0.0,
         each=median(rates) if rates else 0.0,

@@ -207,6 +207,8 @@ def _lines(one: dict[str, Any]) -> Iterable[str]:
     points = {each["concurrency"]: each for each in one["points"]}
     if failed := sum(each["failed"] for each in one["points"]):
         yield f"{failed} requests failed: see the log of the unit."
+    if held := sum(each["held_up"] for each in one["points"]):
+        yield f"{held} answers came in one piece, for the client got no processor: they count for all, not for each."
     if 1 in points:
         with contextlib.suppress(ZeroDivisionError):
             yield from _against(one, points[1]["each"])

@@ -22,6 +22,15 @@ def test_the_first_token_does_not_count_for_the_rate_of_a_stream() -> None:
     assert (found.first, found.tokens, found.streams) == (0.1, 800, 4)
 
 
+def test_a_stream_that_came_in_one_piece_says_nothing_of_its_rate() -> None:
+    whole = load(VLLM, 1, 50)
+    held = Stream(4.0, 0.001, 200)  # its client was not run until the end
+    found = bench.point(Load(VLLM, 1, whole.seconds, (*whole.streams[:3], held)))
+    assert (found.each, found.each_slow) == (pytest.approx(50), pytest.approx(50))
+    assert (found.first, found.held_up, found.streams, found.tokens) == (0.1, 1, 4, 800)
+    assert bench.point(whole).held_up == 0
+
+
 def test_a_load_without_streams_is_zero() -> None:
     found = bench.point(Load(VLLM, 1, 0.0, (), failed=4))
     assert (found.total, found.each, found.each_slow, found.first, found.failed) == (0, 0, 0, 0, 4)
