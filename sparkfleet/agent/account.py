@@ -1,9 +1,9 @@
 """The system user that units run as, its directories and limits."""
 
+import contextlib
 import grp
 import os
 import pwd
-from pathlib import Path
 
 from . import receipt
 from .command import run
@@ -80,9 +80,11 @@ def _hand_over(directory: Directory) -> None:
     if directory.owner == "root":
         return
     uid, gid = pwd.getpwnam(directory.owner).pw_uid, grp.getgrnam(directory.group).gr_gid
-    for place, names, files in os.walk(directory.path):
+    # By handles: whoever owns a directory can put a link in its place while root walks through.
+    for _, names, files, place in os.fwalk(directory.path):
         for name in (*names, *files):
-            os.chown(Path(place) / name, uid, gid, follow_symlinks=False)
+            with contextlib.suppress(FileNotFoundError):  # a unit that runs removes files of its own
+                os.chown(name, uid, gid, dir_fd=place, follow_symlinks=False)
 
 
 def _group_exists(name: str) -> bool:

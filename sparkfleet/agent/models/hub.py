@@ -116,7 +116,7 @@ class _Run:
             try:
                 self._tell(process.stdin, order)
                 for line in process.stdout:
-                    self._hear(line, process.stdin)
+                    self._hear(line, process.stdin, known)
             finally:
                 process.stdin.close()  # it ends then, if it has not
                 code = process.wait()
@@ -147,11 +147,11 @@ class _Run:
             **identity,
         )
 
-    def _hear(self, line: str, answer: IO[str]) -> None:
+    def _hear(self, line: str, answer: IO[str], known: Listing | None) -> None:
         kind, _, content = line.partition(" ")
         event: object = decode(EVENTS[kind], content)
         if isinstance(event, Listing):
-            self.listing = _checked(event, self.hub)
+            self.listing = _checked(event, self.hub, known)
             self.in_place = in_place(self.path, event, self.entry)
             missing = {file.key for file in event.files if file.name not in self.in_place}
             whole = self.staging.whole()
@@ -184,7 +184,9 @@ class _Run:
             self.meter.tell()
 
 
-def _checked(listing: Listing, hub: Hub) -> Listing:
+def _checked(listing: Listing, hub: Hub, known: Listing | None) -> Listing:
+    if known and (listing.files != known.files or known.commit not in ("unpinned", listing.commit)):
+        raise HostError(f"{hub.repository}: the fetching process is about other files than it was told. Run again.")
     for file in listing.files:
         check_name(file.name)
         if not re.fullmatch(r"sha256-[0-9a-f]{64}|git-[0-9a-f]{40}", file.key):

@@ -70,11 +70,14 @@ class Staging:
     def take(self, file: HubFile) -> bool:
         """Make a fetched file root's, then check its bytes; False, and it is gone, if they are others."""
         beside = self._whole / f".{file.key}"
-        os.replace(self.partial / file.key, beside)
+        os.replace(self.partial / file.key, beside)  # where nobody but root can exchange it
+        if not stat.S_ISREG(beside.lstat().st_mode):
+            shutil.rmtree(beside) if beside.is_dir() and not beside.is_symlink() else beside.unlink()
+            return False
         handle = os.open(beside, os.O_RDONLY | os.O_NOFOLLOW)
         with os.fdopen(handle, "rb") as content:
             status = os.fstat(handle)
-            ours = stat.S_ISREG(status.st_mode) and status.st_nlink == 1 and status.st_uid == self.user.pw_uid
+            ours = status.st_nlink == 1 and status.st_uid == self.user.pw_uid
             if ours:
                 os.fchown(handle, os.geteuid(), os.getegid())
                 os.fchmod(handle, 0o644)

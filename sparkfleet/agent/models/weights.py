@@ -135,7 +135,7 @@ def _ensure(file: WeightFile, path: Path, source: Path, meter: Meter) -> list[An
         meter.add(file.size)
     else:
         say(f"copying {file.name} ({file.size / 1e6:.1f} MB)")
-        digest = _copy(file, source / file.name, target, meter)
+        digest = _copy(file, source, target, meter)
     meter.file()
     if target.stat().st_mode & 0o444 != 0o444:
         target.chmod(0o644)
@@ -154,12 +154,15 @@ def _digest_in_place(file: WeightFile, target: Path, source: Path) -> str:
     return found if found == (file.sha256 or sha256(source)) else ""
 
 
-def _copy(file: WeightFile, source: Path, target: Path, meter: Meter) -> str:
+def _copy(file: WeightFile, directory: Path, target: Path, meter: Meter) -> str:
+    source = directory / file.name
     beside = target.with_name(f".{target.name}.incoming")
     digest = hashlib.sha256()
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         with source.open("rb") as reader, beside.open("wb") as writer:
+            if not file.sha256:
+                _refuse_private(source, os.fstat(reader.fileno()), os.stat(directory).st_uid)
             while chunk := reader.read(_CHUNK):
                 digest.update(chunk)
                 writer.write(chunk)
@@ -180,3 +183,12 @@ def _copy(file: WeightFile, source: Path, target: Path, meter: Meter) -> str:
         raise HostError(f"{source}: the weights are not there. Mount or copy them, or correct `models`.") from None
     finally:
         beside.unlink(missing_ok=True)
+
+
+def _refuse_private(source: Path, status: os.stat_result, owner: int) -> None:
+    """Root reads every file, and everybody may read the copy: a link to what its ``owner`` cannot read is no model."""
+    if owner not in (0, status.st_uid) and not status.st_mode & 0o004:
+        raise HostError(
+            f"{source}: it is a private file of another user than the directory's. If it is of the model, make it "
+            f"readable (chmod o+r), then run again."
+        )

@@ -18,6 +18,7 @@ from sparkfleet.agent import receipt
 from sparkfleet.agent.errors import HostError
 from sparkfleet.agent.models import hub as hub_module
 from sparkfleet.agent.models import peer, weights
+from sparkfleet.agent.models.hub_shapes import HubFile, Listing
 from sparkfleet.agent.shapes import Author, Glance, Hub, Weights, WeightsOrder, WheelSource
 from sparkfleet.agent.supply import source as source_module
 from sparkfleet.agent.supply.wheel_server import WheelServer
@@ -311,6 +312,16 @@ def test_a_name_that_leads_out_is_refused(place: Place, name: str) -> None:
     place.at(commit)
     assert "plain path" in place.fails()
     assert not place.path.exists()
+
+
+def test_a_fetching_process_that_lists_other_files_than_it_was_told_is_not_believed() -> None:
+    hub = Hub(REPOSITORY, "a" * 40, None, "/python", "root")
+    told = Listing("a" * 40, (HubFile("config.json", 2, f"sha256-{'1' * 64}"),))
+    assert hub_module._checked(told, hub, told) == told
+    assert hub_module._checked(told, hub, replace(told, commit="unpinned")) == told
+    for other in (replace(told, commit="b" * 40), replace(told, files=(replace(told.files[0], name="evil.py"),))):
+        with pytest.raises(HostError, match="about other files than it was told"):
+            hub_module._checked(other, hub, told)
 
 
 def test_files_that_an_engine_would_load_by_mistake_are_named(place: Place) -> None:
