@@ -88,6 +88,7 @@ def _unit(plan: HostPlan, one: RecipePlan) -> Unit:
         digest=digest,
         start_timeout=one.recipe.start_timeout,
         standby=not one.running,
+        port=one.port,
     )
 
 

@@ -209,6 +209,7 @@ class Unit:
     """The systemd service of a recipe. ``digest`` covers all settings that its process was started from.
 
     ``standby``: it is laid down, and waits: it does not fit beside one that is to run. Starting it stops that one.
+    ``port``: where it listens; 0 in what an older sparkfleet wrote down.
     """
 
     recipe: str
@@ -219,6 +220,7 @@ class Unit:
     digest: str
     start_timeout: int
     standby: bool = False
+    port: int = 0
 
 
 @dataclass(frozen=True)

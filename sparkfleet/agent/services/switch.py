@@ -42,12 +42,13 @@ def back(author: Author, why: str) -> HostError:
 
 def restore(chosen: Served, author: Author) -> None:
     """Lay down and start the generations of ``chosen``, remove other units of ours, and verify what serves."""
-    kept = [generations.load(name, digest) for name, digest in chosen.units.items()]
+    kept = tuple(generations.load(name, digest) for name, digest in chosen.units.items())
+    units.refuse_foreign(kept)
     for unit in kept:
         found = release.state(Path(unit.release))
         if not found.sealed:
             raise HostError(f"release {found.name}: it cannot be gone back to, {found.problem or 'it is not sealed'}.")
-    units.change(tuple(kept), tuple(name for name in generations.current() if name not in chosen.units), author)
+    units.change(kept, tuple(name for name in generations.current() if name not in chosen.units), author)
     for expectation in chosen.expectations:
         outcome = proof.verify(expectation)
         proof.remember(outcome, author)

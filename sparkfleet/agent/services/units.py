@@ -102,11 +102,34 @@ def change(wanted: tuple[Unit, ...], retired: tuple[str, ...], author: Author) -
         receipt.record(author, units=known)
         _lay_down(unit)
     run(("systemctl", "daemon-reload"))
-    for unit in sorted(wanted, key=lambda one: not one.standby):  # first those that are not to come back at boot
+    running = _running_from_before(wanted, known)
+    for name in in_the_way(wanted, running):
+        say(f"stopping {name}: another is to have its port")
+        run(("systemctl", "stop", name), timeout=120.0)  # twice its TimeoutStopSec
+    # First those that are not to come back at boot, then those that run: what they give up, the others may need.
+    for unit in sorted(wanted, key=lambda one: (not one.standby, one.name not in running)):
         if unit.standby:
             _ensure_waiting(unit)
         else:
             _ensure_running(unit, known[unit.name]["suspect"])
+
+
+def _running_from_before(wanted: tuple[Unit, ...], known: dict[str, Any]) -> dict[str, int]:
+    """Units that run and are to be restarted, with the port that they were started on; 0 where nobody knows it."""
+    found = {}
+    for unit in wanted:
+        (state,) = look((unit.name,))
+        if state.active not in ("inactive", "failed") and stale(state, unit, known[unit.name]["suspect"]):
+            found[unit.name] = 0
+            with contextlib.suppress(HostError):
+                found[unit.name] = generations.load(unit.name, state.digest).port
+    return found
+
+
+def in_the_way(wanted: tuple[Unit, ...], running: dict[str, int]) -> tuple[str, ...]:
+    """Which of ``running`` listen on a port that another is to have now: its guard would refuse to start it."""
+    ports = {unit.port: unit.name for unit in wanted if unit.port and not unit.standby}
+    return tuple(name for name, port in running.items() if ports.get(port, name) != name)
 
 
 def _lay_down(unit: Unit) -> None:
