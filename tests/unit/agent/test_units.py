@@ -4,10 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from sparkfleet.agent import generations, receipt, switch
+from sparkfleet.agent import receipt
 from sparkfleet.agent.errors import HostError
+from sparkfleet.agent.services import generations, switch
+from sparkfleet.agent.services.units import in_the_way
 from sparkfleet.agent.shapes import Author, Served, TextFile, Unit
-from sparkfleet.agent.units import in_the_way
 
 
 def unit(name: str, port: int, standby: bool = False) -> Unit:
