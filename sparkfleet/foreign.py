@@ -17,6 +17,7 @@ from typing import Any
 import yaml
 from packaging.version import Version
 
+from sparkfleet.agent.secrecy import holds_secret, is_secret
 from sparkfleet.catalog import recipes
 from sparkfleet.catalog.architectures import of_repository
 from sparkfleet.catalog.engines import ENGINES, Engine, engine
@@ -124,7 +125,8 @@ class _Reader:
                     self._leave(f"{key} {_short(value)}", "it spans several Sparks, this recipe one")
             else:
                 self._leave(
-                    f"{_short(key)}{'' if _SECRET.search(key) else ' ' + _short(value)}", "without a counterpart"
+                    f"{_short(key)}{'' if _SECRET.search(key) or holds_secret(key, value) else ' ' + _short(value)}",
+                    "without a counterpart",
                 )
 
     def _variables(self) -> None:
@@ -133,7 +135,7 @@ class _Reader:
             raise UserError(f"{self.path}: env: expected names and values; found {_short(given)}.")
         for name, value in given.items():
             text = str(value)
-            if _SECRET.search(str(name)) or _SECRET_VALUE.search(text):
+            if _SECRET.search(str(name)) or _SECRET_VALUE.search(text) or holds_secret(str(name), value):
                 self._leave(f"variable {_short(name)}", RESERVED["api-key"])
             elif "$" in text or re.search(r"[\r\n\0]", text):
                 self._leave(f"variable {name}", "its value is made on their control machine")
@@ -224,7 +226,7 @@ class _Reader:
     def _flag(self, name: str, value: str | bool) -> None:
         known = self.known["flags"].get(f"--{name}")
         said = f"flag --{name}" + ("" if value is True else f" {_short(value)}")
-        if _SECRET.search(name):
+        if _SECRET.search(name) or is_secret(name, str(value)):
             self._leave(f"flag --{name}", RESERVED["api-key"])
         elif name in RESERVED:
             self._reserved(name, value, said)
@@ -403,6 +405,6 @@ def _line(value: object) -> str:
 def _short(value: object) -> str:
     """For people, in one line, without what looks like a secret."""
     text = " ".join(str(value).split())
-    if _SECRET_VALUE.search(text):
+    if _SECRET_VALUE.search(text) or holds_secret("", value):
         return "(not shown: it looks like a secret)"
     return text if len(text) <= 80 else text[:77] + "..."

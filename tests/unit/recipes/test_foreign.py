@@ -156,6 +156,19 @@ def test_secrets_are_neither_taken_nor_shown(tmp_path: Path) -> None:
     assert "flag --api-key" in left_out and "my_token" in left_out
 
 
+def test_secrets_by_other_names_and_in_other_places_are_neither_taken_nor_shown(tmp_path: Path) -> None:
+    text = """
+recipe_version: "1"
+model: a/b
+container: x://ann:s3cret@registry/image
+nested: {HF_TOKEN: s3cret}
+env: {MY_PASSWD: s3cret, TLS_PRIVATE_KEY: s3cret, HEADER: Bearer s3cretabcdef}
+command: vllm serve a/b --db-passwd s3cret --otlp-traces-endpoint x://ann:s3cret@host
+"""
+    ours, left_out = read(tmp_path, text)
+    assert "s3cret" not in left_out + str(ours)
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [
