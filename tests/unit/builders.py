@@ -2,6 +2,7 @@
 
 import hashlib
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from roles._lib import render
@@ -31,6 +32,7 @@ from sparkfleet.agent.shapes import (
     Verified,
     WeightsState,
 )
+from sparkfleet.catalog.engines import engine
 from sparkfleet.desired import Desired
 from sparkfleet.plan import HostPlan, plan_host
 
@@ -134,6 +136,18 @@ def requirements(**changes: Any) -> Requirements:
 
 def plan(lock: str | None, **data: Any) -> HostPlan:
     return plan_host("spark-7d19", {**DATA, "lock": lock, **data})
+
+
+def lock_of(name: str, lock: str) -> str | None:
+    """The lock to plan an engine with: None for its own; without one, a file like ``lock`` that pins its vLLM."""
+    found = engine(name)
+    if found.lock_is_completed_by_wheelhouse:
+        return lock
+    if found.lock.exists():
+        return None
+    path = Path(lock).with_name(f"{name}.lock")
+    path.write_text(f"vllm=={found.pins['vllm']} --hash=sha256:{'a' * 64}\n", encoding="utf-8")
+    return str(path)
 
 
 def wanted(lock: str | None, **data: Any) -> Desired:

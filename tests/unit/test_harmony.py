@@ -10,7 +10,7 @@ from sparkfleet.catalog.recipes import RECIPES
 from sparkfleet.desired import question
 from sparkfleet.errors import UserError
 from sparkfleet.plan import HostPlan
-from tests.unit.builders import plan
+from tests.unit.builders import lock_of, plan
 
 DIRECTORY = "/opt/sparkfleet/vocab"
 O200K, CL100K = "o200k_base", "cl100k_base"
@@ -29,7 +29,7 @@ def planned(lock: str, tmp_path: Path):  # type: ignore[no-untyped-def]
             head, _, rest = line.partition("\n")
             text = text.replace(f"{head}\n", f"{head}\n{rest}\n") if rest else f"{text}{line}\n"
         (tmp_path / "mine.yaml").write_text(text, encoding="utf-8")
-        return plan(lock, recipes=["mine"], recipe_directory=str(tmp_path), **data)
+        return plan(lock_of(engine, lock), recipes=["mine"], recipe_directory=str(tmp_path), **data)
 
     return of
 

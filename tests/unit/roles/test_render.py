@@ -17,7 +17,7 @@ from sparkfleet.agent.services import guard
 from sparkfleet.agent.services.units import DIGEST_VARIABLE, MARK
 from sparkfleet.agent.shapes import Unit
 from sparkfleet.catalog import engines, recipes
-from tests.unit.builders import plan
+from tests.unit.builders import lock_of, plan
 
 TEXT = st.text(st.characters(blacklist_characters="\n\r\0", blacklist_categories=["Cs"]))
 
@@ -122,7 +122,7 @@ def served_by(name: str, engine: str, lock: str) -> dict[str, object]:
     return {
         "recipes": [name],
         "engine": engine,
-        "lock": None if found.lock.exists() and not found.lock_is_completed_by_wheelhouse else lock,
+        "lock": lock_of(engine, lock),
         "python": found.python[-1],
     }
 
