@@ -32,7 +32,15 @@ Line = Annotated[str, StringConstraints(pattern=r"^[^\r\n\x00]*$")]
 Said = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
 #: Becomes part of names of files and units, which have 255 bytes at the most.
 Name = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9._-]*$", max_length=128)]
-Variable = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
+
+
+def _not_ours(name: str) -> str:
+    if name.startswith("SPARKFLEET_"):
+        raise ValueError("expected a variable of the engine; SPARKFLEET_ is how a unit's process is told from others")
+    return name
+
+
+Variable = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$"), AfterValidator(_not_ours)]
 
 FlagValue = bool | int | float | Line | dict[str, JsonValue]
 

@@ -4,6 +4,7 @@ import json
 
 import click
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from sparkfleet.cli.errors import explained
@@ -30,7 +31,7 @@ def _table(plans: list[HostPlan]) -> Table:
     for plan in plans:
         memory = f"{plan.memory / GIB:.1f} GiB"
         for one in plan.recipes:
-            table.add_row(plan.host, one.name, str(one.port), one.release, memory)
+            table.add_row(escape(plan.host), one.name, str(one.port), one.release, memory)
         if not plan.recipes:
-            table.add_row(plan.host, "(none)", "", "", memory)
+            table.add_row(escape(plan.host), "(none)", "", "", memory)
     return table

@@ -79,7 +79,7 @@ def served(content: dict[str, Any]) -> tuple[Served, ...]:
 def remember_served(author: Author, expectations: tuple[Expectation, ...], at: float) -> None:
     """All that is on this host now was verified: remember it as the newest served set."""
     units = current()
-    releases = {name: Path(load(name, digest).release).name for name, digest in units.items()}
+    releases = {name: release for release, names in users(receipt.read()).items() for name in names}
     newest = Served(at, units, releases, expectations)
     others = [one for one in served(receipt.read()) if one.units != units]
     receipt.record(author, served={"sets": [asdict(one) for one in (*others, newest)][-MOST:]})

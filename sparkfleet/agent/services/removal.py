@@ -1,6 +1,6 @@
 """Take off this host what sparkfleet laid down: what the receipt says and the directories of ours, nothing else.
 
-Whatever is cut off is taken up by the next run, for the receipt and then the agent go last.
+Whatever is cut off is taken up by the next run: the receipt goes when nothing else is left but its own directory.
 """
 
 import contextlib
@@ -22,7 +22,7 @@ from . import units
 def apply(order: RemovalOrder, author: Author) -> None:
     """Remove all of ours but what ``order`` keeps.
 
-    Raises HostError, before anything is removed, when a process that is no unit of ours runs as our user.
+    Raises HostError, when nothing but its units is gone yet, if another process runs as our user.
     """
     content = receipt.read()
     if not content:
@@ -39,7 +39,7 @@ def apply(order: RemovalOrder, author: Author) -> None:
     for tree in order.trees:
         if os.path.lexists(tree):
             shutil.rmtree(tree, ignore_errors=True)
-            say(f"removed {tree}")
+            say(f"left {tree}: it cannot be removed whole" if os.path.lexists(tree) else f"removed {tree}")
     _remove_account(account)
     _remove_last(order, content.get("directories", []))
 
@@ -72,14 +72,20 @@ def _remove_account(account: dict[str, Any]) -> None:
 
 
 def _remove_last(order: RemovalOrder, directories: list[str]) -> None:
-    """The agent, which is running, and the receipt; then the directories, as far as they are empty."""
-    receipt.PATH.unlink(missing_ok=True)
+    """The agent, the directories as far as they are empty, and the receipt."""
     for file in (Path(order.agent), *compiled_of(Path(order.agent))):
         file.unlink(missing_ok=True)
+    home = str(receipt.PATH.parent)
+    for path in sorted({*directories, *order.directories} - {home}, key=len, reverse=True):
+        _remove_empty(path)
+    receipt.PATH.unlink(missing_ok=True)
     lock.PATH.unlink(missing_ok=True)
-    for path in sorted({*directories, *order.directories}, key=len, reverse=True):
-        with contextlib.suppress(FileNotFoundError):
-            try:
-                os.rmdir(path)
-            except OSError:
-                say(f"left {path}: {', '.join(sorted(os.listdir(path))[:5])}")
+    _remove_empty(home)
+
+
+def _remove_empty(path: str) -> None:
+    with contextlib.suppress(FileNotFoundError):
+        try:
+            os.rmdir(path)
+        except OSError:
+            say(f"left {path}: {', '.join(sorted(os.listdir(path))[:5])}")

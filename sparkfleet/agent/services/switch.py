@@ -1,6 +1,7 @@
 """Go back to what served: because a change of this host did not come to serve, or because a person says so."""
 
 import time
+from dataclasses import replace
 from pathlib import Path
 
 from .. import receipt
@@ -8,7 +9,7 @@ from ..errors import HostError
 from ..progress import say
 from ..proofs import proof
 from ..releases import release
-from ..shapes import Author, RollbackOrder, Served
+from ..shapes import Author, RollbackOrder, Served, TextFile, Unit
 from . import generations, units
 
 
@@ -42,7 +43,7 @@ def back(author: Author, why: str) -> HostError:
 
 def restore(chosen: Served, author: Author) -> None:
     """Lay down and start the generations of ``chosen``, remove other units of ours, and verify what serves."""
-    kept = tuple(generations.load(name, digest) for name, digest in chosen.units.items())
+    kept = tuple(_with_todays_key(generations.load(name, digest)) for name, digest in chosen.units.items())
     units.refuse_foreign(kept)
     for unit in kept:
         found = release.state(Path(unit.release))
@@ -56,6 +57,20 @@ def restore(chosen: Served, author: Author) -> None:
             raise HostError(f"{expectation.recipe}: {outcome.reason}")
     generations.remember_served(author, chosen.expectations, round(time.time(), 1))
     say(f"serves: {_said(chosen)}")
+
+
+def _with_todays_key(unit: Unit) -> Unit:
+    """The unit with the secrets that are on the host now: a key that was replaced does not come back."""
+    return replace(
+        unit, files=tuple(_as_it_is(file) if file.path.endswith(".secrets") else file for file in unit.files)
+    )
+
+
+def _as_it_is(file: TextFile) -> TextFile:
+    try:
+        return replace(file, content=Path(file.path).read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError):
+        return file  # the unit was taken off and its secrets with it
 
 
 def _said(chosen: Served) -> str:
