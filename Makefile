@@ -7,7 +7,7 @@ BIN := .venv/bin
 PYTHON := $(shell command -v python3)
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
-.PHONY: help demo test test-unit test-upstream test-lab test-engines lint lab-down lab-packages lock-dev
+.PHONY: help demo test test-unit test-upstream test-lab test-long test-quiet test-engines lint lab-down lab-packages lock-dev
 
 help:  ## What there is to make
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1|\2/' | column -t -s '|'
@@ -25,14 +25,20 @@ demo: .venv/ready lab-packages  ## Two lab Sparks serve a real (tiny) model; run
 
 test: test-unit test-upstream test-lab  ## Everything a contributor needs to pass
 
-test-unit: .venv/ready  ## Pure tests, seconds
+test-unit: .venv/ready  ## Without hosts and downloads, a few minutes
 	$(BIN)/pytest tests/unit
 
 test-upstream: .venv/ready  ## Against the real wheels of vLLM, CUTLASS DSL and FlashInfer (downloaded once)
 	$(BIN)/pytest tests/upstream
 
 test-lab: .venv/ready lab-packages  ## On real hosts, booted on this machine
-	$(AS_ROOT) env PATH="$$PATH" $(BIN)/pytest tests/lab
+	$(AS_ROOT) env PATH="$$PATH" $(BIN)/pytest -m "lab and not long and not quiet" tests/lab
+
+test-long: .venv/ready lab-packages  ## On real hosts, what takes its time: wheels handed out, status, bench
+	$(AS_ROOT) env PATH="$$PATH" $(BIN)/pytest -m "long and not quiet" tests/lab
+
+test-quiet: .venv/ready lab-packages  ## Two load generators must agree, on a machine that does nothing else
+	$(AS_ROOT) env PATH="$$PATH" $(BIN)/pytest -m quiet tests/lab
 
 test-engines: .venv/ready  ## The real engines: fetched, built for a Spark, overlaps and patches proved (20 GB, python3.12)
 	$(AS_ROOT) env PATH="$$PATH" $(BIN)/pytest -m engines tests/engines

@@ -10,6 +10,8 @@ from lab.hosts import Lab
 from sparkfleet.agent.bench.shapes import OWN, VLLM
 from tests.lab.conftest import HOME, Outcome, Spark, pyinfra
 
+pytestmark = pytest.mark.long
+
 UNIT = "vllm-tiny-llama.service"
 
 #: How far the two generators may be apart here: hosts of the lab share two cores with each other and with the load.
@@ -41,6 +43,7 @@ def test_an_audit_reads_headers_and_leaves_the_unit_alone(spark: Spark) -> None:
     assert spark.files() ^ files == set()
 
 
+@pytest.mark.quiet
 def test_two_generators_agree_on_a_real_engine(spark: Spark) -> None:
     process = spark.process(UNIT)
     apart: dict[tuple[str, str], float] = {}

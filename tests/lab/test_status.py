@@ -20,6 +20,8 @@ DROP_IN = f"/etc/systemd/system/{UNIT}.d"
 #: Keeps three requests of 2,000 tokens under way.
 WORK = """
 import json, threading, urllib.request
+
+pytestmark = pytest.mark.long
 def ask():
     body = {"model": "tiny-llama", "max_tokens": 2000, "ignore_eos": True, "prompt": "x"}
     while True:

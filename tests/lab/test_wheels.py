@@ -20,6 +20,8 @@ from lab.network import cable
 from lab.supplies import ON_HOST
 from tests.lab.conftest import HOME, LAB, Outcome, Spark, pyinfra
 
+pytestmark = pytest.mark.long
+
 ONLY_WHEELS = "tests/lab/only_wheels.py"
 WHEELS = "/var/lib/sparkfleet/wheels"
 LARGE = "torch"
