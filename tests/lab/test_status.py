@@ -13,6 +13,8 @@ import pytest
 
 from tests.lab.conftest import HOME, Spark, pyinfra
 
+pytestmark = pytest.mark.long
+
 UNIT = "vllm-tiny-llama.service"
 ENVIRONMENT = "/etc/sparkfleet/tiny-llama.env"
 DROP_IN = f"/etc/systemd/system/{UNIT}.d"
@@ -21,7 +23,6 @@ DROP_IN = f"/etc/systemd/system/{UNIT}.d"
 WORK = """
 import json, threading, urllib.request
 
-pytestmark = pytest.mark.long
 def ask():
     body = {"model": "tiny-llama", "max_tokens": 2000, "ignore_eos": True, "prompt": "x"}
     while True:

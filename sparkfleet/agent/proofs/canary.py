@@ -97,9 +97,11 @@ def _loop(words: list[str]) -> list[str]:
 
 
 def _unspaced_loop(text: str) -> str:
-    """The same for text without spaces between its words, as in Chinese; lines that draw a table are none."""
+    """The same for text without spaces between its words, as in Chinese; lines that draw a table are none, nor is a
+    number.
+    """
     found = re.search(r"(\S{2,60}?)\1{7,}\S{0,60}$", text[-2000:])
-    return found[1] if found and re.search(r"\w", found[1]) else ""
+    return found[1] if found and re.search(r"[^\W\d_]", found[1]) else ""
 
 
 def _empty(answer: Answer, prompt: Prompt, parser: str) -> str:

@@ -16,7 +16,10 @@ TABLE = "| a | b | c | d | e | f | g | h | i |\n" + "|---" * 9 + "|\n" + "| 1 " 
 COUNT = " ".join(map(str, range(1, 201)))
 
 
-@pytest.mark.parametrize("text", ["204", "12*17 = 204.", "The answer is 204!!!", "204\n" + "-" * 80])
+@pytest.mark.parametrize(
+    "text",
+    ["204", "12*17 = 204.", "The answer is 204!!!", "204\n" + "-" * 80, "204, or 203.99999999999999999999999999"],
+)
 def test_right_answers_pass(text: str) -> None:
     assert complaint(Answer(text, "", "stop", 5), ASK) == ""
 

@@ -10,7 +10,7 @@ from sparkfleet.agent import patching, receipt
 from sparkfleet.agent.patching.shapes import PatchSet
 from sparkfleet.agent.paths import sha256
 from sparkfleet.agent.releases import release, seal
-from sparkfleet.agent.shapes import Author
+from sparkfleet.agent.shapes import Assertions, Author
 
 AUTHOR = Author("r", "ann")
 
@@ -46,7 +46,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def do_seal(place: Path) -> None:
-    seal.apply(seal.PatchOrder(str(place), PatchSet(1, "none", {}, ())), AUTHOR)
+    seal.apply(seal.PatchOrder(str(place), PatchSet(1, "none", {}, ()), Assertions()), AUTHOR)
 
 
 def test_built_beside_it_waits_and_sealed_it_is_in_its_place(place: Path) -> None:
