@@ -333,12 +333,13 @@ def test_the_sick_model_is_told_by_its_answer(served: list[Spark]) -> None:
     spark = served[1]
     run = deploy("--limit", spark.name, "--data", 'recipes=["tiny-zeros"]')
     assert run.status != 0
-    assert "the answer is one character repeated (!!!!" in run.said
+    assert "the answer is one token repeated (!!!!" in run.said
     assert "the engine returns token 0" in run.said and "SM121" in run.said
     assert f"{spark.name}  failed at verify" in run.said
     again = deploy("--limit", spark.name, "--data", 'recipes=["tiny-zeros"]')
     assert again.status != 0, "a failed verification must not be forgotten by the next run"
-    assert spark.sh(f"systemctl is-enabled {UNIT} || true") in ("not-found", ""), "the recipe taken off is gone"
-    back = deploy("--limit", spark.name)
-    assert back.status == 0, back.said
+    assert "The host went back to what served before, and that serves again" in again.said
+    assert spark.sh("ls /etc/systemd/system/vllm-*.service") == UNIT_FILE, "nothing of the sick model's is left"
     assert spark.process(UNIT)["ActiveState"] == "active"
+    back = deploy("--limit", spark.name)
+    assert back.status == 0 and back.totals["success"] == 0, back.said
