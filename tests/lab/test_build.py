@@ -63,7 +63,7 @@ def start(spark: Spark) -> subprocess.Popen[str]:
         start_new_session=True,
         env={**os.environ, "SPARKFLEET_LAB": LAB},
     )
-    middle = f"ls -d {RELEASES}/*/lib/python3.*/site-packages/torch 2>/dev/null || true"
+    middle = f"ls -d {RELEASES}/.*.new/lib/python3.*/site-packages/torch 2>/dev/null || true"
     for _ in range(240):
         if run.poll() is None and spark.sh(middle):
             return run
