@@ -5,7 +5,7 @@ import re
 import pytest
 
 from sparkfleet.catalog.yaml import CATALOG
-from tests.unit.agent.test_hub import (  # noqa: F401
+from tests.unit.agent.models.test_hub import (  # noqa: F401
     hub,
     place,
     test_a_gated_model_names_licence_and_token,
