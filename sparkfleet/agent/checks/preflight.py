@@ -67,8 +67,9 @@ def case(machine: Machine, needs: Requirements, present: Collection[str], units:
 
 
 def _file_systems(disks: tuple[Disk, ...]) -> Iterator[FileSystem]:
-    for device in dict.fromkeys(disk.device for disk in disks):
-        here = [disk for disk in disks if disk.device == device]
+    # One device may be mounted twice, at one place so that it can be written to and at another so that it cannot.
+    for mount in dict.fromkeys((disk.device, disk.read_only) for disk in disks):
+        here = [disk for disk in disks if (disk.device, disk.read_only) == mount]
         first = here[0]
         paths = [one.path for one in here]
         top = ", ".join(path for path in paths if not any(path.startswith(f"{other}/") for other in paths))

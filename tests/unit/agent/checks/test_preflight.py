@@ -193,6 +193,11 @@ def test_needs_on_one_disk_are_added_up() -> None:
     assert "disk" not in findings(needs, frozenset({places[0]}), disks=one)
 
 
+def test_a_place_mounted_read_only_is_seen_though_its_device_is_not() -> None:
+    found = findings(disks=(*file_system(), *file_system(path="/opt/sparkfleet/releases", read_only=True)))
+    assert found["read-only"].what == "disk: the file system of /opt/sparkfleet/releases is read-only"
+
+
 def test_a_file_system_is_reported_once() -> None:
     paths = ("/", "/tmp", "/opt/sparkfleet", "/opt/sparkfleet/releases")
     disks = tuple(Disk(path, int(path == "/tmp"), GIB, 20 * GIB, True) for path in paths)
