@@ -41,6 +41,8 @@ def changes(wanted: Desired, seen: Observed) -> tuple[Change, ...]:
 
 def _account(wanted: Desired, seen: Observed) -> Iterator[Change]:
     name = wanted.account.account.name
+    if seen.receipt is None and seen.account:
+        yield Change("account", "receipt", "missing", "write down what is here")
     if seen.agent != wanted.agent:
         yield Change("account", AGENT, "another version" if seen.agent else "missing", "lay down")
     if seen.account is None:
@@ -136,6 +138,8 @@ def _running(unit: Unit, found: UnitState | None, seen: Observed) -> Iterator[Ch
     if unit.standby:
         yield from _waiting(unit, found)
         return
+    if seen.receipt and unit.name not in seen.receipt.units:
+        yield Change("service", unit.name, "not in the receipt", "write down")
     if found.enabled != "enabled":
         yield Change("service", unit.name, found.enabled or "not enabled", "enable")
     if found.active != "active":

@@ -33,7 +33,9 @@ def apply(order: AccountOrder, author: Author) -> None:
     A user that was removed gets its former number back, so that what it owned is its own again.
     """
     known = receipt.read().get("account", {})
-    created = bool(known.get("created", look(order.account) is None))
+    before = look(order.account)
+    # Without a receipt that knows, a user of our name whose home is ours was made by us.
+    created = bool(known.get("created", before is None or before.home == order.account.home))
     _ensure_user(order.account, known.get("uid"), known.get("gid"))
     for directory in order.directories:
         if ensure_directory(directory):

@@ -221,3 +221,12 @@ def test_one_that_was_started_in_its_place_gives_way_again(crowded: Desired) -> 
 def test_what_a_guard_looks_at_may_change_without_a_restart(desired: Desired) -> None:
     seen = path(converged(desired), "/etc/sparkfleet/tiny-llama.guard", sha256="0" * 64, mtime=1.0)
     assert things(desired, seen) == [("service", "/etc/sparkfleet/tiny-llama.guard", "write")]
+
+
+def test_a_lost_receipt_is_written_again_and_nothing_is_restarted(desired: Desired) -> None:
+    seen = converged(desired)
+    assert ("account", "receipt", "write down what is here") in things(desired, replace(seen, receipt=None))
+    assert seen.receipt
+    forgotten = replace(seen, receipt=replace(seen.receipt, units=()))
+    found = things(desired, forgotten)
+    assert ("service", UNIT, "write down") in found and (UNIT, "restart") not in [one[1:] for one in found]

@@ -75,7 +75,17 @@ def decode_rate(engine: Engine, model: str, tokens: int) -> float:
     for length in (min(16, tokens), tokens):
         prompt = replace(_TALK, max_tokens=length)
         answer = serving.chat(engine, model, prompt, ignore_eos=True)
-    return (answer.tokens - 1) / answer.seconds if answer.seconds > 0 and answer.tokens > 1 else 0.0
+    return _rate(answer)
+
+
+def _rate(answer: Answer) -> float:
+    if answer.tokens < 2 or answer.seconds <= 0:
+        return 0.0
+    if answer.seconds < answer.first / 2:
+        # After a prompt of a dozen tokens the first takes no longer than the rest: the stream was held back and came
+        # in one piece, so all that can be said is how long all of it took.
+        return answer.tokens / (answer.first + answer.seconds)
+    return (answer.tokens - 1) / answer.seconds
 
 
 def judge_speed(wanted: Speed, rate: float, is_spark: bool) -> tuple[str, str]:

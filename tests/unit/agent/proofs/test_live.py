@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from sparkfleet.agent.proofs import live, proof
+from sparkfleet.agent.proofs.canary import Answer
 from sparkfleet.agent.shapes import Expectation, JournalRule, Speed, UnitState
 
 COMMAND = (sys.executable, "-c", "import time; print('up', flush=True); time.sleep(60)", "--port=1", "--a=b c")
@@ -95,3 +96,9 @@ def test_other_machines_are_not_judged_by_a_sparks_figures() -> None:
     reason, note = proof.judge_speed(SPEED, 1.0, is_spark=False)
     assert reason == "" and "no Spark" in note
     assert proof.judge_speed(Speed(200, False, 45.0), 1.0, is_spark=False)[0]
+
+
+def test_a_stream_that_came_in_one_piece_does_not_count_as_fast() -> None:
+    assert proof._rate(Answer("x", tokens=201, first=0.1, seconds=2.0)) == 100.0
+    assert proof._rate(Answer("x", tokens=200, first=1.99, seconds=0.01)) == 100.0
+    assert proof._rate(Answer("x", tokens=1, first=0.1, seconds=0.0)) == 0.0
