@@ -38,7 +38,7 @@ def own_recipe(directory: Path, more: str) -> tuple[str, str]:
 def test_a_model_that_loops_fails_as_a_loop(spark: Spark) -> None:
     run = deploy(spark, 'recipes=["tiny-loops"]')
     assert run.status != 0
-    assert "the answer is a loop" in run.said and "says them plainly" in run.said, run.said
+    assert "the answer is a loop" in run.said, run.said
     assert WENT_BACK in run.said
 
 
