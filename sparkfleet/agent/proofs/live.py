@@ -67,7 +67,7 @@ def broken(rules: tuple[JournalRule, ...], lines: list[str]) -> str:
         if rule.required and line is None:
             return f"its journal lacks a line with `{_plain(rule.pattern)}`. {rule.meaning}"
         if not rule.required and line is not None:
-            return f"its journal has the line `{_short(line)}`. {rule.meaning}"
+            return f"its journal has the line `{_around(line, rule.pattern)}`. {rule.meaning}"
     return ""
 
 
@@ -75,6 +75,10 @@ def _plain(pattern: str) -> str:
     return re.sub(r"\\(.)", r"\1", pattern)
 
 
-def _short(line: str) -> str:
-    line = " ".join(line.split())
-    return line if len(line) <= 200 else f"{line[:200]} ..."
+def _around(line: str, pattern: str) -> str:
+    """The line, or of a long one what stands around the match."""
+    found = re.search(pattern, line)
+    if len(line) <= 200 or found is None:
+        return line
+    begin, end = max(0, found.start() - 80), min(len(line), found.end() + 80)
+    return f"{'... ' if begin else ''}{line[begin:end]}{' ...' if end < len(line) else ''}"

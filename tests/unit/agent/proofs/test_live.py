@@ -102,3 +102,9 @@ def test_a_stream_that_came_in_one_piece_does_not_count_as_fast() -> None:
     assert proof._rate(Answer("x", tokens=201, first=0.1, seconds=2.0)) == 100.0
     assert proof._rate(Answer("x", tokens=200, first=1.99, seconds=0.01)) == 100.0
     assert proof._rate(Answer("x", tokens=1, first=0.1, seconds=0.0)) == 0.0
+
+
+def test_of_a_long_line_what_matched_is_shown() -> None:
+    long = "a" * 300 + " enforce_eager=True " + "b" * 300
+    said = live.broken((JournalRule("enforce_eager=True", False, "Slow."),), [long])
+    assert "enforce_eager=True" in said and len(said) < 300
