@@ -99,15 +99,13 @@ def _carry_out(state: State, host: Host, run: Run, role: str, orders: Orders) ->
 
 
 def _take_measure(state: State, host: Host, run: Run, role: str, orders: Orders, fetch: Callable[[Run], None]) -> bool:
-    command, code = carried_agent(f"apply {role}")  # the host's own may be another, and nothing is to be changed there
-    good = all(_give(host, command, one, code) for one in orders(run.wanted, run))
+    good = _give_carried(host, run, role, orders)  # the host's own may be another, and nothing is to be changed there
     fetch(run)
     return good
 
 
 def _remove(state: State, host: Host, run: Run, orders: Orders) -> bool:
-    command, code = carried_agent("apply uninstall")
-    good = all(_give(host, command, one, code) for one in orders(run.wanted, run))
+    good = _give_carried(host, run, "uninstall", orders)
     observe(run, adopt=False)
     run.failed = "" if good else "uninstall"
     return good
@@ -119,6 +117,12 @@ def _give_all(host: Host, run: Run, role: str, orders: Orders) -> bool:
     except UserError as error:  # what an order takes is not on this machine: the other hosts may do without it
         logger.error(f"{host.print_prefix}{error}")
         return False
+
+
+def _give_carried(host: Host, run: Run, role: str, orders: Orders) -> bool:
+    """The same by an agent that comes along and runs from memory."""
+    command, code = carried_agent(f"apply {role}")
+    return all(_give(host, command, one, code) for one in orders(run.wanted, run))
 
 
 def _give(host: Host, command: str, one: object, *before: str) -> bool:

@@ -14,7 +14,7 @@ from ..errors import HostError
 from ..paths import ensure_file
 from ..paths import look as look_at
 from ..progress import say
-from ..releases.release import look as release_look
+from ..releases import release
 from ..shapes import Author, Unit, UnitState
 from . import generations, journal
 
@@ -190,9 +190,7 @@ def stale(state: UnitState, unit: Unit, suspect: str) -> bool:
     Its digest shows that. A start from a file that somebody had edited (``suspect`` is its invocation) makes the
     process suspect whatever its digest says, and so do a release or weights that are newer than it.
     """
-    release = Path(unit.release)
-    built = next((one.built for one in release_look(str(release.parent)) if one.name == release.name), 0.0)
-    newest = max(built, _weights_changed(unit))
+    newest = max(release.state(Path(unit.release)).built, _weights_changed(unit))
     return state.digest != unit.digest or state.invocation == suspect or newest > state.started
 
 
