@@ -5,6 +5,7 @@ it says nothing that could not work.
 """
 
 from collections.abc import Iterable
+from functools import cache
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -179,7 +180,16 @@ def load_patches(directory: Path | None = None) -> tuple[Patch, ...]:
 
     Raises UserError with file, line and key of what is wrong.
     """
-    directory = directory or CATALOG / "patches"
+    return _read_all(directory) if directory else _own()
+
+
+@cache
+def _own() -> tuple[Patch, ...]:
+    """The catalog's own, read once a run: every host of an inventory is planned with them."""
+    return _read_all(CATALOG / "patches")
+
+
+def _read_all(directory: Path) -> tuple[Patch, ...]:
     patches = [_named(path) for path in sorted(directory.glob("*.yaml"))]
     if not patches:
         raise UserError(f"{directory}: no patch file (*.yaml) there; expected the patch catalog.")
