@@ -1,14 +1,12 @@
 """The models of a host, audited: what is asked of the agent, and the text and the document that come of it."""
 
-import json
-import os
-import sys
 from collections.abc import Callable, Iterable
 from dataclasses import asdict
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from roles._lib.facts import Run, all_runs, ask, author
+from roles._lib.report import document_printer
 from sparkfleet import roofline
 from sparkfleet.agent import wire
 from sparkfleet.agent.__main__ import ANSWER
@@ -45,11 +43,8 @@ def model(one: RecipePlan) -> Model:
 @cache
 def at_end() -> Callable[[list[str]], None]:
     """What is to be told at the end of the run: text for people, with ``--json`` one document and nothing else."""
-    if "--json" not in sys.argv:
-        return _print
-    ours = sys.stdout
-    sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 - pyinfra prints a document of its own there
-    return lambda names: print(json.dumps(_all(names), indent=2, ensure_ascii=False), file=ours, flush=True)
+    print_document = document_printer()
+    return (lambda names: print_document(_all(names))) if print_document else _print
 
 
 def _all(names: list[str]) -> dict[str, Any]:

@@ -2,8 +2,6 @@
 
 import contextlib
 import json
-import os
-import sys
 import time
 import uuid
 from collections.abc import Callable, Iterable
@@ -14,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from roles._lib import audits, plots
 from roles._lib.facts import Run, all_runs, ask, author
+from roles._lib.report import document_printer
 from sparkfleet import bench, roofline
 from sparkfleet.agent import wire
 from sparkfleet.agent.__main__ import ANSWER
@@ -80,11 +79,8 @@ def fetch(run: Run) -> None:
 @cache
 def at_end() -> Callable[[list[str]], None]:
     """What is told at the end of the run: a table, and where document and plots are; with ``--json`` the document."""
-    if "--json" not in sys.argv:
-        return _tell
-    ours = sys.stdout
-    sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 - pyinfra prints a document of its own there
-    return lambda names: print(json.dumps(document(names), indent=2, ensure_ascii=False), file=ours, flush=True)
+    print_document = document_printer()
+    return (lambda names: print_document(document(names))) if print_document else _tell
 
 
 def _tell(names: list[str]) -> None:

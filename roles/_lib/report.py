@@ -44,24 +44,32 @@ def _things(changes: Sequence[Change]) -> str:
 def status(page: str | None = None) -> Callable[[list[str]], None]:
     """What is to be told at the end of ``tasks/status.py``: tables for people, with ``--json`` one document, and a
     ``page`` of HTML where that path says.
-
-    With ``--json`` pyinfra prints a document of its own when it ends; there is to be one on standard output, so its
-    own goes nowhere. All that it says of a run that changes nothing is in ours.
     """
-    ours = sys.stdout
-    if as_json := "--json" in sys.argv:
-        sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
+    print_document = document_printer()
 
     def tell(names: list[str]) -> None:
         seen = document(names)
-        if as_json:
-            print(json.dumps(asdict(seen), indent=2, ensure_ascii=False), file=ours, flush=True)
+        if print_document:
+            print_document(asdict(seen))
         else:
             _show(seen)
         if page:
             _write(seen, Path(page))
 
     return tell
+
+
+def document_printer() -> Callable[[object], None] | None:
+    """With ``--json`` what prints a run's document; None without.
+
+    pyinfra prints a document of its own when it ends; there is to be one on standard output, so its own goes nowhere.
+    All that it says of a run that changes nothing is in ours.
+    """
+    if "--json" not in sys.argv:
+        return None
+    ours = sys.stdout
+    sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
+    return lambda content: print(json.dumps(content, indent=2, ensure_ascii=False), file=ours, flush=True)
 
 
 def document(names: list[str]) -> FleetStatus:

@@ -9,8 +9,9 @@ from ..audit import tally
 from ..audit.shapes import AuditQuestion
 from ..errors import HostError
 from ..paths import write
+from ..process import environment_of
 from ..progress import say
-from ..proofs import live, proof
+from ..proofs import proof
 from ..proofs.serving import Engine, NotServing
 from ..services import units
 from ..shapes import Author
@@ -48,7 +49,7 @@ def streams(concurrency: int) -> int:
 def _measured(bench: Bench, order: BenchOrder) -> Measured:
     expectation = bench.expectation
     (state,) = units.look((expectation.unit,))
-    environment = live.environment_of(state.pid)
+    environment = environment_of(state.pid)
     engine = Engine(expectation.port, environment.get("VLLM_API_KEY", ""))
     (audit,) = tally.audit(AuditQuestion((bench.model,))).audits
     generator = Generator(bench, order, environment)

@@ -2,6 +2,7 @@
 
 import re
 
+from ..process import command_of, environment_of
 from ..secrecy import shown
 from ..services import journal
 from ..shapes import Expectation, JournalRule, UnitState
@@ -11,7 +12,7 @@ def complaint(expectation: Expectation, state: UnitState) -> str:
     """How the running process differs from the unit that it should come from; empty when it does not."""
     if state.active != "active" or not state.pid:
         return f"{expectation.unit} is {state.active or 'not there'}: nothing serves"
-    argv = _read(state.pid, "cmdline")
+    argv = command_of(state.pid)
     # The interpreter of the command's first line stands before it.
     if argv[-len(expectation.command) :] != list(expectation.command):
         return f"process {state.pid} was not started with the unit's command: {first_difference(argv, expectation)}"
@@ -25,24 +26,6 @@ def complaint(expectation: Expectation, state: UnitState) -> str:
                 else f"process {state.pid} was started without {name}, the unit says {value!r}"
             )
     return ""
-
-
-def environment_of(pid: int) -> dict[str, str]:
-    """The environment that a process was started with; empty when it is gone."""
-    return dict(entry.partition("=")[::2] for entry in _read(pid, "environ"))
-
-
-def command_of(pid: int) -> list[str]:
-    """The command line of a process; empty when it is gone."""
-    return _read(pid, "cmdline")
-
-
-def _read(pid: int, what: str) -> list[str]:
-    try:
-        with open(f"/proc/{pid}/{what}", "rb") as file:
-            return [part.decode("utf-8", "replace") for part in file.read().split(b"\0") if part]
-    except OSError:
-        return []
 
 
 def first_difference(argv: list[str], expectation: Expectation) -> str:

@@ -2,6 +2,7 @@
 
 from .. import ports
 from ..facts.shapes import PortOwner
+from ..process import command_of, environment_of
 from ..secrecy import shown
 from ..shapes import Expectation, Live, UnitState
 from . import live, serving
@@ -15,7 +16,7 @@ def look(expectation: Expectation, state: UnitState, owners: tuple[PortOwner, ..
         return Live(expectation.recipe, difference=_stranger(expectation, owners))
     if pid := _halted(state.pid):
         return Live(expectation.recipe, f"process {pid} was halted (SIGSTOP)", live.complaint(expectation, state))
-    engine = Engine(expectation.port, live.environment_of(state.pid).get("VLLM_API_KEY", ""), expectation.address)
+    engine = Engine(expectation.port, environment_of(state.pid).get("VLLM_API_KEY", ""), expectation.address)
     try:
         models = list(serving.models(engine))
         work = _load(engine)
@@ -43,7 +44,7 @@ def _stranger(expectation: Expectation, owners: tuple[PortOwner, ...]) -> str:
     if owner is None or owner.pid is None:
         return ""
     whose = f" of {owner.unit}" if owner.unit else ""
-    how = _how(live.command_of(owner.pid), expectation)
+    how = _how(command_of(owner.pid), expectation)
     return f"process {owner.pid}{whose} listens on port {expectation.port}, not {expectation.unit}; {how}"
 
 

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 from .. import ports, receipt
 from ..facts.source import lab
+from ..process import environment_of
 from ..progress import say
 from ..services.units import look
 from ..shapes import Author, Expectation, Prompt, Speed, UnitState, Verified
@@ -21,7 +22,7 @@ def verify(expectation: Expectation) -> Verified:
     (state,) = look((expectation.unit,))
     first = expectation.prompts[0].ask if expectation.prompts else ""
     outcome = Verified(expectation.recipe, state.invocation, False, "", first, "", 0.0, round(time.time(), 1))
-    engine = Engine(expectation.port, live.environment_of(state.pid).get("VLLM_API_KEY", ""), expectation.address)
+    engine = Engine(expectation.port, environment_of(state.pid).get("VLLM_API_KEY", ""), expectation.address)
     try:
         check(expectation, state, engine)
         answers = [_ask(expectation, prompt, engine) for prompt in expectation.prompts]

@@ -13,6 +13,7 @@ from ..command import run
 from ..errors import HostError
 from ..paths import ensure_file
 from ..paths import look as look_at
+from ..process import environment_of
 from ..progress import say
 from ..releases import release
 from ..shapes import Author, Unit, UnitState
@@ -59,7 +60,7 @@ def _state(block: str) -> UnitState:
         pid=pid,
         invocation=values.get("InvocationID", ""),
         started=_seconds(values.get("ExecMainStartTimestampMonotonic", "")),
-        digest=_running_digest(pid),
+        digest=environment_of(pid).get(DIGEST_VARIABLE, "") if pid else "",
         needs_reload=values.get("NeedDaemonReload") == "yes",
     )
 
@@ -68,17 +69,6 @@ def _seconds(stamp: str) -> float:
     """Microseconds since boot as seconds since the epoch: systemd's own wall-clock stamps are cut to whole seconds."""
     micros = int(stamp) if stamp.isdigit() else 0
     return round(time.time() - time.monotonic() + micros / 1e6, 3) if micros else 0.0
-
-
-def _running_digest(pid: int) -> str:
-    if not pid:
-        return ""
-    with contextlib.suppress(OSError), open(f"/proc/{pid}/environ", "rb") as file:
-        for entry in file.read().split(b"\0"):
-            name, _, value = entry.partition(b"=")
-            if name == DIGEST_VARIABLE.encode():
-                return value.decode("ascii", "replace")
-    return ""
 
 
 def change(wanted: tuple[Unit, ...], retired: tuple[str, ...], author: Author) -> None:
