@@ -3,21 +3,19 @@
 from functools import cache
 from pathlib import Path
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 
-from sparkfleet.catalog.yaml import CATALOG, load
+from sparkfleet.catalog.yaml import CATALOG, Strict, load
 
 ARCHITECTURES = CATALOG / "architectures"
 
 
-class Architecture(BaseModel):
+class Architecture(Strict):
     """One architecture. ``repositories`` are those of the hub that have it, however their weights are quantised.
 
     ``config``: keys of ``config.json``, or of its ``text_config``, as they stand there. ``layer_pattern``: where that
     file lists the kind of every layer, the part of the list that repeats.
     """
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     name: str = Field(pattern=r"^[a-z0-9][a-z0-9._-]*$")
     repositories: tuple[str, ...] = Field(min_length=1)

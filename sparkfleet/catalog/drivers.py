@@ -4,27 +4,23 @@ from functools import cache
 from typing import Annotated
 
 from packaging.version import Version as _Version
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
+from pydantic import Field, StringConstraints, model_validator
 
-from sparkfleet.catalog.yaml import CATALOG, load
+from sparkfleet.catalog.yaml import CATALOG, Strict, load
 
 Version = Annotated[str, StringConstraints(pattern=r"^\d+(\.\d+)+$")]
 Package = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9+.-]+$")]
 Line = Annotated[str, StringConstraints(pattern=r"^[^\r\n{}]+$")]
 
 
-class _Strict(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class Good(_Strict):
+class Good(Strict):
     """A driver that was seen to serve, and by whom."""
 
     version: Version
     source: Line
 
 
-class Bad(_Strict):
+class Bad(Strict):
     """A driver that must not serve, and why."""
 
     version: Version
@@ -32,7 +28,7 @@ class Bad(_Strict):
     source: Line
 
 
-class Drivers(_Strict):
+class Drivers(Strict):
     """Which drivers may serve; ``why`` says what the minimum mends.
 
     ``packages`` are what ``driver_policy: install`` installs, from the apt repository labelled ``repository`` only.

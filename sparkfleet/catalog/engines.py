@@ -12,7 +12,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validat
 
 from sparkfleet.agent import shapes
 from sparkfleet.catalog.patches import Name, Range
-from sparkfleet.catalog.yaml import CATALOG, load
+from sparkfleet.catalog.yaml import CATALOG, Strict, load
 from sparkfleet.errors import UserError
 
 ENGINES = CATALOG / "engines"
@@ -38,11 +38,7 @@ def _version(text: str) -> str:
 Exact = Annotated[str, AfterValidator(_version)]
 
 
-class _Strict(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class Target(_Strict):
+class Target(Strict):
     """The hosts that the lock is for: wheels are chosen for this architecture, C library and CPython and no other."""
 
     architecture: Literal["aarch64"] = "aarch64"
@@ -55,7 +51,7 @@ class Target(_Strict):
         return f"{self.architecture}-manylinux_{self.glibc.replace('.', '_')}"
 
 
-class Source(_Strict):
+class Source(Strict):
     """A distribution that the default package index does not have in the form that is needed: the user says where.
 
     ``kind``: an index (its address) or a wheel (a file). ``what``: what it has to be, in words.
@@ -66,7 +62,7 @@ class Source(_Strict):
     what: str = Field(min_length=1)
 
 
-class Overlap(_Strict):
+class Overlap(Strict):
     """Two distributions that own the same paths with different bytes: ``winner`` is installed after ``loser``."""
 
     winner: Name
@@ -79,7 +75,7 @@ class Overlap(_Strict):
         return shapes.Overlap(self.winner, self.loser)
 
 
-class Assertions(_Strict):
+class Assertions(Strict):
     """What must hold of a release before it is sealed, told without a GPU; versions always equal the lock.
 
     ``cuda``: CUDA major of torch and of vLLM's own libraries. ``imports``: modules that need no device.
@@ -94,7 +90,7 @@ class Assertions(_Strict):
         return shapes.Assertions(self.cuda, self.imports)
 
 
-class Engine(_Strict):
+class Engine(Strict):
     """One engine. Without ``pins``, its lock is made by something else than ``sparkfleet lock``."""
 
     name: str

@@ -23,12 +23,12 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from sparkfleet.agent.checks import rules as evaluator
 from sparkfleet.agent.checks.preflight import Case
 from sparkfleet.agent.shapes import Clause, Condition, Operator, Rule, Severity
-from sparkfleet.catalog.yaml import CATALOG, Document, read
+from sparkfleet.catalog.yaml import CATALOG, Document, Strict, read
 from sparkfleet.errors import UserError
 
 ISSUES = CATALOG / "issues.yaml"
@@ -36,10 +36,8 @@ ISSUES = CATALOG / "issues.yaml"
 T = TypeVar("T")
 
 
-class Issue(BaseModel):
+class Issue(Strict):
     """One rule as it stands in the file."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     id: str = Field(pattern=r"^[a-z0-9]+(-[a-z0-9]+)*$")
     severity: Severity
@@ -50,9 +48,7 @@ class Issue(BaseModel):
     source: str = Field(min_length=1)
 
 
-class _Issues(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
+class _Issues(Strict):
     rules: tuple[Issue, ...]
 
 

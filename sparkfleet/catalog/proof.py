@@ -4,9 +4,9 @@ import re
 from functools import cache
 from typing import Annotated
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints
+from pydantic import AfterValidator, Field, StringConstraints
 
-from sparkfleet.catalog.yaml import CATALOG, load
+from sparkfleet.catalog.yaml import CATALOG, Strict, load
 
 
 def _regular(text: str) -> str:
@@ -22,11 +22,7 @@ Pattern = Annotated[str, StringConstraints(min_length=1), AfterValidator(_regula
 Tokens = Annotated[int, Field(gt=0, le=32_768)]
 
 
-class _Strict(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class Prompt(_Strict):
+class Prompt(Strict):
     """Something to ask at temperature 0. ``expect``: a regular expression that a right answer contains."""
 
     name: Said
@@ -37,7 +33,7 @@ class Prompt(_Strict):
     stream: bool = False
 
 
-class Canary(_Strict):
+class Canary(Strict):
     """What is asked after a start. ``prompts``: instead of those of ``catalog/proof.yaml``.
 
     ``max_tokens``: the limit of an answer whose prompt has none of its own; a model that thinks first needs more.
@@ -49,7 +45,7 @@ class Canary(_Strict):
     speed_tokens: Annotated[int, Field(ge=2, le=1000)] = 200
 
 
-class Forbidden(_Strict):
+class Forbidden(Strict):
     """A line that is in no good journal, what it means, and who says so."""
 
     pattern: Pattern
@@ -57,7 +53,7 @@ class Forbidden(_Strict):
     source: Said
 
 
-class Proof(_Strict):
+class Proof(Strict):
     """The file."""
 
     prompts: tuple[Prompt, ...] = Field(min_length=1)

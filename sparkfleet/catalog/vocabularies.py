@@ -4,18 +4,14 @@ from functools import cache
 from hashlib import sha1
 from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+from pydantic import Field, StringConstraints
 
-from sparkfleet.catalog.yaml import CATALOG, load
+from sparkfleet.catalog.yaml import CATALOG, Strict, load
 
 Sha256 = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
 
 
-class _Strict(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class Vocabulary(_Strict):
+class Vocabulary(Strict):
     """One file of tokens, each in base64 with its rank; ``size`` in bytes."""
 
     name: str = Field(pattern=r"^[a-z0-9_]+\.tiktoken$")
@@ -29,7 +25,7 @@ class Vocabulary(_Strict):
         return sha1(self.url.encode(), usedforsecurity=False).hexdigest()
 
 
-class Wheel(_Strict):
+class Wheel(Strict):
     """A wheel that has every vocabulary in it."""
 
     distribution: str
@@ -37,7 +33,7 @@ class Wheel(_Strict):
     sha256: Sha256
 
 
-class Vocabularies(_Strict):
+class Vocabularies(Strict):
     vocabularies: tuple[Vocabulary, ...] = Field(min_length=1)
     wheel: Wheel
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TypeVar, get_args
 
 import yaml
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError
 from pydantic_core import ErrorDetails
 
 from sparkfleet.agent.secrecy import holds_secret
@@ -25,6 +25,12 @@ _MAX_FILE_BYTES = 4 * 1024 * 1024
 
 #: Values of a file, those that are repeated by an alias counted each time: a few lines can stand for billions.
 _MOST_VALUES = 1_000_000
+
+
+class Strict(BaseModel):
+    """What a file of the catalog holds: unknown keys are refused, and nothing is changed once it was read."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
 
 
 @dataclass(frozen=True)

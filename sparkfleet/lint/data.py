@@ -3,21 +3,17 @@
 from functools import cache
 from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 
 from sparkfleet.catalog.patches import Range
-from sparkfleet.catalog.yaml import CATALOG, load
+from sparkfleet.catalog.yaml import CATALOG, Strict, load
 
 DATA = CATALOG / "lint"
 
 Text = Annotated[str, Field(min_length=1)]
 
 
-class _Strict(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class Idle(_Strict):
+class Idle(Strict):
     """On which vLLM a variable does nothing, why, and what does it instead."""
 
     versions: Range
@@ -25,7 +21,7 @@ class Idle(_Strict):
     instead: Text
 
 
-class Foreign(_Strict):
+class Foreign(Strict):
     """A variable that vLLM's table does not have; ``name`` may end in ``*``. ``by``: who reads it."""
 
     name: Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*\*?$")]
@@ -38,11 +34,11 @@ class Foreign(_Strict):
         return name.startswith(self.name[:-1]) if self.name.endswith("*") else name == self.name
 
 
-class _Variables(_Strict):
+class _Variables(Strict):
     variables: tuple[Foreign, ...]
 
 
-class Forked(_Strict):
+class Forked(Strict):
     """A name that only a fork of vLLM knows; ``engines``: those made from it."""
 
     variable: str = ""
@@ -63,11 +59,11 @@ class Forked(_Strict):
         return engine not in self.engines
 
 
-class _Forks(_Strict):
+class _Forks(Strict):
     forks: tuple[Forked, ...]
 
 
-class Setting(_Strict):
+class Setting(Strict):
     """A flag or variable that says which kernel to take; ``values``: those that do, when not all of them."""
 
     flag: str = ""
@@ -75,7 +71,7 @@ class Setting(_Strict):
     values: tuple[str, ...] = ()
 
 
-class Taken(_Strict):
+class Taken(Strict):
     """What a range of releases takes when nothing is said, why that is wrong, and what says otherwise."""
 
     versions: Range
@@ -86,7 +82,7 @@ class Taken(_Strict):
     source: Text
 
 
-class Choice(_Strict):
+class Choice(Strict):
     """Layers of one weight format whose kernel has to be chosen."""
 
     layers: Text
@@ -95,7 +91,7 @@ class Choice(_Strict):
     cases: tuple[Taken, ...]
 
 
-class _Kernels(_Strict):
+class _Kernels(Strict):
     choices: tuple[Choice, ...]
 
 
