@@ -1,6 +1,6 @@
 """What a look at several hosts says: a verdict for each, and how they compare. Pure."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Literal
 
 from sparkfleet.agent.shapes import Finding, Observed
@@ -26,21 +26,42 @@ def verdict(seen: Observed | None, trouble: str = "") -> Verdict:
     return "ready with warnings" if any(one.severity == "warn" for one in seen.findings) else "ready"
 
 
-def parity(fleet: Mapping[str, Observed], engines: Mapping[str, Mapping[str, str]]) -> tuple[Finding, ...]:
+def parity(
+    fleet: Mapping[str, Observed],
+    engines: Mapping[str, Mapping[str, str]],
+    groups: Mapping[str, Collection[str]],
+) -> tuple[Finding, ...]:
     """What differs between hosts that should be alike, and what is alike on hosts that should differ.
 
-    ``engines`` names, by recipe, the release that each host is to run it from.
+    ``engines`` names, by recipe, the release that each host is to run it from; ``groups`` the lists of the inventory
+    that each host is in. Hosts of one list should be alike; no two hosts at all may be twins.
     """
-    return (*_differences(fleet, engines), *_doubles(fleet))
+    differences = dict.fromkeys(one for names in _lists(fleet, groups) for one in _differences(fleet, engines, names))
+    return (*differences, *_doubles(fleet))
 
 
-def _differences(fleet: Mapping[str, Observed], engines: Mapping[str, Mapping[str, str]]) -> Iterator[Finding]:
+def _lists(fleet: Mapping[str, Observed], groups: Mapping[str, Collection[str]]) -> Iterator[list[str]]:
+    """The hosts to be compared with each other: those of each list, and those that are in none.
+
+    A list of all hosts counts only where there is no other: pyinfra makes two of its own in every inventory.
+    """
+    lists: dict[str, list[str]] = {}
+    for name in fleet:
+        for group in groups.get(name, ()):
+            lists.setdefault(group, []).append(name)
+    smaller = [names for names in lists.values() if len(names) < len(fleet)]
+    yield from smaller
+    yield [name for name in fleet if not any(name in names for names in smaller)]
+
+
+def _differences(
+    fleet: Mapping[str, Observed], engines: Mapping[str, Mapping[str, str]], names: Collection[str]
+) -> Iterator[Finding]:
     for what, remedy in _ALIKE:
-        values = {name: _value(what, seen) for name, seen in fleet.items()}
-        if found := _groups(values, what):
+        if found := _apart({name: _value(what, fleet[name]) for name in names}, what):
             yield Finding(f"unequal-{what.lower().replace(' ', '-')}", "warn", found, remedy)
     for recipe, releases in engines.items():
-        if found := _groups(releases, f"engine of {recipe}"):
+        if found := _apart({name: releases.get(name) for name in names}, f"engine of {recipe}"):
             yield Finding("unequal-engine", "warn", found, "give all hosts of a recipe one engine and one Python")
 
 
@@ -67,7 +88,7 @@ def _value(what: str, seen: Observed) -> str | None:
     }[what]
 
 
-def _groups(values: Mapping[str, str | None], what: str) -> str:
+def _apart(values: Mapping[str, str | None], what: str) -> str:
     """``driver: 580.142 on spark-01, spark-02; 580.159.03 on spark-03``, nothing when all that is known is alike."""
     hosts: dict[str, list[str]] = {}
     for name, value in values.items():

@@ -105,4 +105,4 @@ def _views(names: list[str]) -> dict[str, View | None]:
 
 
 def _view(run: Run | None) -> View | None:
-    return View(run.plan, run.wanted, run.seen, run.trouble) if run else None
+    return View(run.plan, run.wanted, run.seen, run.trouble, tuple(run.host.groups)) if run else None

@@ -11,13 +11,13 @@ def is_held_by(pid: int, port: int) -> bool:
 
     Sees the processes of its own user, which is all a unit's last start step has to.
     """
-    sockets = {f"socket:[{inode}]" for inode in listening(port)}
+    sockets = {f"socket:[{inode}]" for inode in listening().get(port, ())}
     return any(open_files(one) & sockets for one in (pid, *descendants(pid)))
 
 
 def holder(port: int) -> int | None:
     """The user whose process listens on TCP ``port``; None where nobody does."""
-    return next((int(fields[7]) for fields in _listeners(port)), None)
+    return next((int(row[7]) for row in _listeners() if _port(row) == port), None)
 
 
 def descendants(pid: int) -> list[int]:
@@ -30,17 +30,25 @@ def descendants(pid: int) -> list[int]:
     return found
 
 
-def listening(port: int) -> set[str]:
-    return {fields[9] for fields in _listeners(port)}
+def listening() -> dict[int, set[str]]:
+    """Inodes of the sockets that listen, by TCP port."""
+    found: dict[int, set[str]] = {}
+    for row in _listeners():
+        found.setdefault(_port(row), set()).add(row[9])
+    return found
 
 
-def _listeners(port: int) -> list[list[str]]:
-    """The rows of the kernel's tables of TCP sockets that listen on ``port``."""
+def _port(row: list[str]) -> int:
+    return int(row[1].rsplit(":", 1)[1], 16)
+
+
+def _listeners() -> list[list[str]]:
+    """The rows of the kernel's tables of TCP sockets that listen: a table is long on a busy host, and slow to read."""
     found = []
     for table in ("/proc/net/tcp", "/proc/net/tcp6"):
         with contextlib.suppress(OSError), open(table, encoding="ascii") as file:
             rows = [line.split() for line in file.readlines()[1:]]
-            found += [row for row in rows if row[3] == _LISTEN and int(row[1].rsplit(":", 1)[1], 16) == port]
+            found += [row for row in rows if row[3] == _LISTEN]
     return found
 
 

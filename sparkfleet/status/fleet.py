@@ -14,12 +14,16 @@ from sparkfleet.status.shapes import SCHEMA, FleetStatus, HostStatus, RecipeStat
 
 @dataclass(frozen=True)
 class View:
-    """A host that was reached: what it should be, and what it is, or the ``trouble`` with asking it."""
+    """A host that was reached: what it should be, and what it is, or the ``trouble`` with asking it.
+
+    ``groups``: the lists of the inventory that it is in.
+    """
 
     plan: HostPlan
     wanted: Desired
     seen: Observed | None
     trouble: str = ""
+    groups: tuple[str, ...] = ()
 
 
 def fleet_status(views: Mapping[str, View | None], at: float, revision: str) -> FleetStatus:
@@ -34,7 +38,8 @@ def parity(views: Mapping[str, View | None]) -> tuple[Finding, ...]:
     for name, view in views.items():
         for one in view.plan.recipes if view else ():
             engines.setdefault(one.name, {})[name] = one.release
-    return fleet.parity({name: view.seen for name, view in views.items() if view and view.seen}, engines)
+    seen = {name: view.seen for name, view in views.items() if view and view.seen}
+    return fleet.parity(seen, engines, {name: view.groups for name, view in views.items() if view})
 
 
 def host_status(view: View | None, at: float) -> HostStatus:

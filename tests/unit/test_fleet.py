@@ -29,8 +29,8 @@ def test_hosts_that_are_alike_and_are_not_twins() -> None:
         "b": seen(system__machine_id="2", system__host_key="2"),
         "c": seen(system__machine_id=None, system__host_key=None, release__ota=None),
     }
-    assert parity(fleet, {"r": {"a": "x-1", "b": "x-1"}}) == ()
-    assert parity({}, {}) == ()
+    assert parity(fleet, {"r": {"a": "x-1", "b": "x-1"}}, {}) == ()
+    assert parity({}, {}, {}) == ()
 
 
 def test_each_difference_is_told_with_its_hosts() -> None:
@@ -39,7 +39,7 @@ def test_each_difference_is_told_with_its_hosts() -> None:
         "b": seen(system__machine_id="1", system__host_key="2", gpu__driver="580.173.02", release__ota="7.4.0"),
         "c": seen(system__machine_id="3", system__host_key="2", kernel__running="6.17.0-1021-nvidia"),
     }
-    found = {one.rule: one.what for one in parity(fleet, {"r": {"a": "x-1", "c": "x-2"}})}
+    found = {one.rule: one.what for one in parity(fleet, {"r": {"a": "x-1", "c": "x-2"}}, {})}
     assert set(found) == {
         "unequal-driver",
         "unequal-kernel",
@@ -51,3 +51,26 @@ def test_each_difference_is_told_with_its_hosts() -> None:
     assert found["unequal-driver"] == "driver differs: 580.142 on a, c; 580.173.02 on b"
     assert found["unequal-engine"] == "engine of r differs: x-1 on a; x-2 on c"
     assert found["one-machine-id"].startswith("a, b have one machine-id")
+
+
+def test_hosts_of_other_lists_may_differ_and_may_not_be_twins() -> None:
+    old, new = {"gpu__driver": "580.142"}, {"gpu__driver": "580.173.02"}
+    fleet = {
+        "a": seen(system__machine_id="1", **old),
+        "b": seen(system__machine_id="2", **old),
+        "c": seen(system__machine_id="1", **new),
+        "d": seen(system__machine_id="4", **new),
+        "e": seen(system__machine_id="5", **old),
+    }
+    engines = {"r": {"a": "x-1", "c": "x-2", "d": "x-3"}}
+    lists = {"a": ("all", "left"), "b": ("all", "left"), "c": ("all", "right"), "d": ("all", "right"), "e": ("all",)}
+    found = [one.what for one in parity(fleet, engines, lists)]
+    assert [one for one in found if "differs" in one] == ["engine of r differs: x-2 on c; x-3 on d"]
+    assert [one for one in found if "machine-id" in one] == [
+        "a, c have one machine-id: images of some makers were copied with it"
+    ]
+    lists["d"] = ("all", "right", "left")
+    assert "driver differs: 580.142 on a, b; 580.173.02 on d" in {one.what for one in parity(fleet, engines, lists)}
+    twice = {name: ("all", "sparks") for name in fleet}
+    differences = [one.what for one in parity(fleet, {}, twice) if "differs" in one.what]
+    assert differences == ["driver differs: 580.142 on a, b, e; 580.173.02 on c, d"]

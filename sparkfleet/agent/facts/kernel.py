@@ -1,6 +1,6 @@
 """The running kernel, and the one that boots next: an update may bring a kernel without the driver's module."""
 
-import platform
+import os
 import re
 from collections.abc import Iterable
 from pathlib import Path
@@ -41,7 +41,7 @@ def look() -> Kernel:
 
 def running() -> str:
     """The version of the kernel that runs."""
-    return kernel_text("/proc/sys/kernel/osrelease") or platform.release()
+    return kernel_text("/proc/sys/kernel/osrelease") or os.uname().release
 
 
 def boots_next(menu: str, defaults: str, environment: str, installed: Iterable[str]) -> str | None:

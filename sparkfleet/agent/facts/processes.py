@@ -30,7 +30,7 @@ def look(ports: Iterable[int], gpu: Iterable[tuple[int, str, int | None]] | None
         guards=tuple(sorted({one for one in commands.values() if one in _GUARDS})),
         servers=tuple(sorted({one for one in commands.values() if one in _SERVERS})),
         dpkg=None if holder is None else commands.get(holder) or f"process {holder}",
-        ports=tuple(_owner(port, commands) for port in dict.fromkeys(ports) if listening(port)),
+        ports=_owners(dict.fromkeys(ports), commands),
         gpu=None if gpu is None else tuple(GpuProcess(pid, name, memory, _unit(pid)) for pid, name, memory in gpu),
     )
 
@@ -51,12 +51,17 @@ def lock_holder(path: str) -> int | None:
     return None if kind == fcntl.F_UNLCK else int(pid)
 
 
-def _owner(port: int, commands: dict[int, str]) -> PortOwner:
-    sockets = {f"socket:[{inode}]" for inode in listening(port)}
-    for pid, name in commands.items():
-        if open_files(pid) & sockets:
-            return PortOwner(port, pid, name, _unit(pid))
-    return PortOwner(port, None, None, None)
+def _owners(ports: Iterable[int], commands: dict[int, str]) -> tuple[PortOwner, ...]:
+    """Who listens on which of ``ports``: in one pass, for a host has many processes with many open files."""
+    table = listening()
+    taken = {port: {f"socket:[{inode}]" for inode in table[port]} for port in ports if port in table}
+    owners = {port: PortOwner(port, None, None, None) for port in taken}
+    for pid, name in commands.items() if taken else ():
+        files = open_files(pid)
+        for port, sockets in taken.items():
+            if owners[port].pid is None and files & sockets:
+                owners[port] = PortOwner(port, pid, name, _unit(pid))
+    return tuple(owners.values())
 
 
 def _unit(pid: int) -> str | None:

@@ -2,7 +2,6 @@
 
 import hashlib
 import os
-import platform
 import re
 import time
 from pathlib import Path
@@ -26,8 +25,8 @@ class Questions:
         skew = round(time.time() - now, 1)
         packages = text(f"{_REBOOT}.pkgs") or ""
         return System(
-            hostname=platform.node(),
-            architecture=platform.machine(),
+            hostname=os.uname().nodename,
+            architecture=os.uname().machine,
             boot_id=text("/proc/sys/kernel/random/boot_id"),
             vendor=_dmi("sys_vendor"),
             product=_dmi("product_name"),
@@ -38,7 +37,7 @@ class Questions:
             systemd=parse_systemd(self._systemd.said().text or "") if self._systemd else None,
             remove_ipc=_remove_ipc(),
             pythons=pythons(),
-            own_address=parse_hosts(text("/etc/hosts") or "", platform.node()),
+            own_address=parse_hosts(text("/etc/hosts") or "", os.uname().nodename),
             root_caches=root_caches("/home"),
             reboot_required=os.path.exists(_REBOOT),
             reboot_packages=tuple(dict.fromkeys(re.findall(r"^[a-z0-9][a-z0-9+.-]+$", packages, re.MULTILINE))),
