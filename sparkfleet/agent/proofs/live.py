@@ -4,8 +4,12 @@ import re
 
 from ..process import command_of, environment_of
 from ..secrecy import shown
-from ..services import journal
+from ..services import guard
 from ..shapes import Expectation, JournalRule, UnitState
+
+_GONE = (
+    "the journal does not have the beginning of this start (removed since, or never kept: see `journalctl --header`)"
+)
 
 
 def complaint(expectation: Expectation, state: UnitState) -> str:
@@ -38,9 +42,23 @@ def first_difference(argv: list[str], expectation: Expectation) -> str:
     return "; ".join(parts + ([f"found {' '.join(shown(more)[:3])}"] if more else [])) or "the order differs"
 
 
-def journal_complaint(rules: tuple[JournalRule, ...], invocation: str) -> str:
-    """What is wrong with the lines of the start ``invocation``: the first rule that they break; empty when none."""
-    return broken(rules, journal.of_start(invocation)) if rules else ""
+def judge_journal(rules: tuple[JournalRule, ...], lines: list[str], proven: bool) -> tuple[str, str]:
+    """What is wrong with the ``lines`` of a start, and what else is to be said of them; each empty when nothing is.
+
+    A journal is rotated and cleared: lines that it does not have any more were not missing. ``proven``: they have been
+    judged before, and were as they should be.
+    """
+    if any(guard.PASSED in line for line in lines):
+        return broken(rules, lines), ""
+    required = any(rule.required for rule in rules)
+    if said := broken(tuple(rule for rule in rules if not rule.required), lines):
+        return said, ""
+    if required and not proven:
+        return (
+            f"{_GONE}, so it cannot be told whether the engine runs as this recipe is meant to. Restart the unit.",
+            "",
+        )
+    return "", f"its start was not judged again: {_GONE}" if rules else ""
 
 
 def broken(rules: tuple[JournalRule, ...], lines: list[str]) -> str:

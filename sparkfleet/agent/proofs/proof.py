@@ -7,6 +7,7 @@ from .. import ports, receipt
 from ..facts.source import lab
 from ..process import environment_of
 from ..progress import say
+from ..services import journal
 from ..services.units import look
 from ..shapes import Author, Expectation, Prompt, Speed, UnitState, Verified
 from . import canary, live, serving
@@ -24,12 +25,13 @@ def verify(expectation: Expectation) -> Verified:
     outcome = Verified(expectation.recipe, state.invocation, False, "", first, "", 0.0, round(time.time(), 1))
     engine = Engine(expectation.port, environment_of(state.pid).get("VLLM_API_KEY", ""), expectation.address)
     try:
-        check(expectation, state, engine)
+        said = check(expectation, state, engine)
         answers = [_ask(expectation, prompt, engine) for prompt in expectation.prompts]
         outcome = replace(outcome, answer=answers[0].content if answers else "")
         rate = decode_rate(engine, expectation.model, expectation.speed.tokens)
         reason, note = judge_speed(expectation.speed, rate, is_spark=lab() is None)
-        return replace(outcome, passed=not reason, reason=reason, note=note, tokens_per_second=round(rate, 2))
+        notes = "; ".join(filter(None, (said, note)))
+        return replace(outcome, passed=not reason, reason=reason, note=notes, tokens_per_second=round(rate, 2))
     except NotServing as error:
         return replace(outcome, reason=str(error))
 
@@ -40,9 +42,9 @@ def remember(outcome: Verified, author: Author) -> None:
     receipt.record(author, verified=known | {outcome.recipe: outcome.__dict__})
 
 
-def check(expectation: Expectation, state: UnitState, engine: Engine) -> None:
+def check(expectation: Expectation, state: UnitState, engine: Engine) -> str:
     """Raise NotServing when the right process does not serve the right model, or said while it started that it is not
-    what it should be.
+    what it should be. What is returned is to be said of it all the same, if anything is.
     """
     found = serving.models(engine)
     if list(found) != [expectation.model]:
@@ -53,8 +55,19 @@ def check(expectation: Expectation, state: UnitState, engine: Engine) -> None:
         raise NotServing(f"expected a context of {expectation.context} tokens, found {found[expectation.model]}")
     if said := live.complaint(expectation, state):
         raise NotServing(said)
-    if said := live.journal_complaint(expectation.journal, state.invocation):
-        raise NotServing(said)
+    lines = journal.of_start(state.invocation)
+    wrong, note = live.judge_journal(expectation.journal, lines, _proven(expectation, state))
+    if wrong:
+        raise NotServing(wrong)
+    return note
+
+
+def _proven(expectation: Expectation, state: UnitState) -> bool:
+    """Whether this very start has been verified before, and well."""
+    known = receipt.verified(receipt.read())
+    return any(
+        (one.recipe, one.invocation, one.passed) == (expectation.recipe, state.invocation, True) for one in known
+    )
 
 
 def _ask(expectation: Expectation, prompt: Prompt, engine: Engine) -> Answer:

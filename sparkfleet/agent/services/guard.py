@@ -29,6 +29,9 @@ from ..wire import WireError, build
 #: Exit status of a refusal (EX_CONFIG): units do not restart after it.
 REFUSED = 78
 
+#: What is said of a start that may go on, before the engine says anything.
+PASSED = "all is as it was deployed"
+
 #: What the engine takes before it looks how much memory is free (``sparkfleet.memory.admission.CONTEXT_MARGIN``).
 CONTEXT_MARGIN = 3 * 1024**3
 
@@ -58,7 +61,7 @@ def guard(path: str, command: list[str]) -> int:
         return _refuse([Finding("guard", "stop", str(error), "run the deploy again")])
     if findings := list(check(wanted)):
         return _refuse(findings)
-    _say(f"all is as it was deployed ({1000 * (time.monotonic() - began):.0f} ms)")
+    _say(f"{PASSED} ({1000 * (time.monotonic() - began):.0f} ms)")
     try:
         os.execv(command[0], command)
     except OSError as error:

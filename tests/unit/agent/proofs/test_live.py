@@ -78,6 +78,22 @@ def test_journal_rules() -> None:
     assert "`INFO Estimated CUDA graph memory: -35.63 GiB`. Profiler." in live.broken((WANTED, UNWANTED), bad)
 
 
+STARTED = "sparkfleet guard: all is as it was deployed (90 ms)"
+
+
+def test_a_journal_that_was_cleared_accuses_nobody() -> None:
+    rules, bad = (WANTED, UNWANTED), "INFO Estimated CUDA graph memory: -35.63 GiB"
+    assert "lacks a line" in live.judge_journal(rules, [STARTED], proven=True)[0]
+    assert live.judge_journal(rules, [STARTED, "Using 'MARLIN' Mxfp4"], proven=False) == ("", "")
+    for left in ([], ["INFO a request"]):
+        wrong, note = live.judge_journal(rules, left, proven=True)
+        assert not wrong and "not judged again: the journal does not have the beginning of this start" in note
+        assert "it cannot be told" in live.judge_journal(rules, left, proven=False)[0]
+        assert live.judge_journal((), left, proven=False) == ("", "")
+        assert not live.judge_journal((UNWANTED,), left, proven=False)[0]
+        assert "Profiler." in live.judge_journal(rules, [*left, bad], proven=True)[0]
+
+
 SPEED = Speed(200, True, 45.0, 80.0, ("driver", "eager mode"))
 
 
