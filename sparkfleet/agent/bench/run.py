@@ -50,7 +50,7 @@ def _measured(bench: Bench, order: BenchOrder) -> Measured:
     expectation = bench.expectation
     (state,) = units.look((expectation.unit,))
     environment = environment_of(state.pid)
-    engine = Engine(expectation.port, environment.get("VLLM_API_KEY", ""))
+    engine = Engine(expectation.port, environment.get("VLLM_API_KEY", ""), expectation.address)
     (audit,) = tally.audit(AuditQuestion((bench.model,))).audits
     generator = Generator(bench, order, environment)
     found = Measured(expectation.recipe, round(time.time(), 1), audit=audit, command=generator.command(0, 0, "DIR"))

@@ -41,9 +41,10 @@ class Generator:
     def command(self, concurrency: int, streams: int, directory: str) -> tuple[str, ...]:
         """What is run. The key is in the environment, never here."""
         expectation = self.bench.expectation
+        host = f"[{expectation.address}]" if ":" in expectation.address else expectation.address
         options: dict[str, object] = {
             "backend": "openai-chat",
-            "base-url": f"http://127.0.0.1:{expectation.port}",
+            "base-url": f"http://{host}:{expectation.port}",
             "endpoint": "/v1/chat/completions",
             "model": expectation.model,
             "tokenizer": self.bench.model.path,

@@ -6,6 +6,7 @@ import os
 import threading
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -125,6 +126,14 @@ def test_vllms_generator_is_run_and_read(tmp_path: Path) -> None:
     assert "secret" not in " ".join(argv)
     assert environment["OPENAI_API_KEY"] == "secret" and environment["HF_HUB_OFFLINE"] == "1"
     assert "VLLM_API_KEY" not in environment and environment["HOME"] == str(tmp_path)
+
+
+@pytest.mark.parametrize(("address", "url"), [("127.0.0.1", "http://127.0.0.1:8000"), ("::1", "http://[::1]:8000")])
+def test_the_load_goes_where_the_engine_listens(tmp_path: Path, address: str, url: str) -> None:
+    made = generator(tmp_path, tmp_path)
+    there = replace(made.bench, expectation=replace(made.bench.expectation, address=address))
+    command = replace(made, bench=there).command(1, 4, "DIR")
+    assert command[command.index("--base-url") + 1] == url
 
 
 @pytest.mark.parametrize(
