@@ -40,7 +40,10 @@ def drift(wanted: Desired, seen: Observed) -> tuple[Drift, ...]:
 
 def moment(at: float) -> str:
     """A time as a person reads it in any zone."""
-    return f"{datetime.fromtimestamp(at, timezone.utc):%Y-%m-%d %H:%M} UTC"
+    try:
+        return f"{datetime.fromtimestamp(at, timezone.utc):%Y-%m-%d %H:%M} UTC"
+    except (ValueError, OverflowError, OSError):  # no clock of ours can have said that
+        return "at an impossible time"
 
 
 def deployed(seen: Observed) -> str:

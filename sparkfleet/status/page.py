@@ -1,5 +1,6 @@
 """A status as one file of HTML that can be mailed: nothing in it is fetched, and all that hosts say is escaped."""
 
+import contextlib
 from functools import cache
 from pathlib import Path
 
@@ -19,12 +20,13 @@ def page(status: FleetStatus) -> str:
 
 def write(status: FleetStatus, path: Path) -> None:
     """Write the page to ``path``, as a whole or not at all. Raises UserError."""
-    beside = path.with_name(f".{path.name}.new")
+    beside = path.parent / f".{path.name}.new"
     try:
         beside.write_text(page(status), encoding="utf-8")
         beside.replace(path)
     except OSError as error:
-        beside.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            beside.unlink(missing_ok=True)
         raise UserError(f"{path}: the report cannot be written ({error.strerror}).") from None
 
 

@@ -88,3 +88,14 @@ def test_it_is_written_whole_or_not_at_all(fleet: Fleet, tmp_path: Path) -> None
     assert list(place.iterdir()) == [place / "status.html"]
     with pytest.raises(UserError, match=r"nowhere/status\.html: the report cannot be written \(No such file"):
         write(status, tmp_path / "nowhere" / "status.html")
+
+
+def test_what_cannot_be_a_report_is_said(fleet: Fleet, tmp_path: Path) -> None:
+    status = fleet_status({"a": fleet.view(fleet.good)}, NOW, "r1")
+    where = tmp_path / "reports"
+    where.mkdir()
+    (where / "file").write_text("mine")
+    for place in (Path("."), Path("/"), where, where / "file" / "status.html"):
+        with pytest.raises(UserError, match="the report cannot be written"):
+            write(status, place)
+    assert [one.name for one in where.iterdir()] == ["file"]
