@@ -132,7 +132,7 @@ def _ask(run: Run, command: str, lines: list[str]) -> str:
             return OTHER_AGENT
         if NO_PYTHON in line:
             return "there is no python3. Install it (`sudo apt install python3`), then run again."
-    return _explain(run.host, good, " ".join(output.output.split())[-400:])
+    return _explain(run.host, good, wire.legible(" ".join(output.output.split())[-400:]))
 
 
 def _explain(host: Host, good: bool, said: str) -> str:

@@ -52,11 +52,13 @@ ANSWER = "sparkfleet-observed: "
 
 def main(arguments: list[str]) -> int:
     """Run one verb; the exit status."""
+    for stream in (sys.stdout, sys.stderr):  # whatever the host's locale: the other end reads UTF-8
+        stream.reconfigure(encoding="utf-8", errors="backslashreplace")  # type: ignore[union-attr]
     try:
         verb, *rest = arguments or ["help"]
         return _VERBS[verb](*rest)
     except HostError as error:
-        print(error, file=sys.stderr, flush=True)
+        print(wire.legible(str(error)), file=sys.stderr, flush=True)
         return 1
     except wire.WireError as error:
         print(f"agent: order not understood ({error}).", file=sys.stderr, flush=True)
@@ -88,7 +90,7 @@ def _observe() -> int:
             settle(code, HOME, sys.path[0])
         if new:
             observed = observe(question)
-    print(ANSWER + wire.encode(observed), flush=True)
+    print(ANSWER + wire.tell(observed), flush=True)
     return 0
 
 
@@ -96,14 +98,14 @@ def _audit() -> int:
     from .audit.shapes import AuditQuestion
     from .audit.tally import audit
 
-    print(ANSWER + wire.encode(audit(wire.decode(AuditQuestion, sys.stdin.read()))), flush=True)
+    print(ANSWER + wire.tell(audit(wire.decode(AuditQuestion, sys.stdin.read()))), flush=True)
     return 0
 
 
 def _benched(path: str) -> int:
     from .bench.run import results
 
-    print(ANSWER + wire.encode(results(path)), flush=True)
+    print(ANSWER + wire.tell(results(path)), flush=True)
     return 0
 
 

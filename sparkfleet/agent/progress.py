@@ -2,6 +2,8 @@
 
 import time
 
+from .wire import legible
+
 _started = time.monotonic()
 
 #: Seconds between two lines about a step that takes long.
@@ -10,7 +12,7 @@ INTERVAL = 10.0
 
 def say(text: str) -> None:
     """Print a line of progress with the seconds since the agent started."""
-    print(f"{time.monotonic() - _started:6.1f} s  {text}", flush=True)
+    print(f"{time.monotonic() - _started:6.1f} s  {legible(text)}", flush=True)
 
 
 class Meter:

@@ -1,12 +1,17 @@
 """Dataclasses to JSON and back, for the shapes that travel between control machine and agent."""
 
 import json
+import re
+import sys
 import types
 from dataclasses import MISSING, asdict, fields, is_dataclass
 from functools import cache
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 T = TypeVar("T")
+
+#: C0 and C1 controls but tab and line feed, what turns the direction of writing, and halves of surrogate pairs.
+_ILLEGIBLE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
 class WireError(ValueError):
@@ -17,6 +22,27 @@ def encode(value: object) -> str:
     """One line of ASCII JSON: it survives any locale and any shell on the way."""
     assert is_dataclass(value) and not isinstance(value, type)
     return json.dumps(asdict(value), separators=(",", ":"), ensure_ascii=True)
+
+
+def tell(value: object) -> str:
+    """The same for what is said of a host: a control character or half a character in it, of a name or of an answer,
+    must reach neither a terminal nor a file of UTF-8.
+    """
+    assert is_dataclass(value) and not isinstance(value, type)
+    return json.dumps(_legible(asdict(value)), separators=(",", ":"), ensure_ascii=True)
+
+
+def legible(text: str) -> str:
+    """``text`` with a mark in place of every character that a terminal would obey, or that is none."""
+    return _ILLEGIBLE.sub("\ufffd", text)
+
+
+def _legible(value: Any) -> Any:
+    if isinstance(value, str):
+        return legible(value)
+    if isinstance(value, dict):
+        return {legible(str(key)): _legible(part) for key, part in value.items()}
+    return [_legible(part) for part in value] if isinstance(value, (list, tuple)) else value
 
 
 def decode(shape: type[T], text: str) -> T:
@@ -65,7 +91,8 @@ def _build(shape: Any, value: Any, where: str, exact: bool) -> Any:
         return _dataclass(shape, value, where, exact)
     if shape is Any:
         return value
-    if shape is float and isinstance(value, int) and not isinstance(value, bool):
+    if shape is float and type(value) in (int, float):
+        _check(abs(value) <= sys.float_info.max, value, where, "a finite number")
         return float(value)
     return _check(type(value) is shape, value, where, shape.__name__)
 

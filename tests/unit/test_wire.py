@@ -1,6 +1,7 @@
 """Shapes survive the way to a host and back, and nothing else gets through."""
 
 import json
+import unicodedata
 from dataclasses import asdict
 from typing import Any
 
@@ -11,11 +12,11 @@ from hypothesis import strategies as st
 from roles._lib.facts import author
 from sparkfleet.agent.facts.shapes import Disk, Machine, System
 from sparkfleet.agent.shapes import Observed, Question, ReleaseState, Verified
-from sparkfleet.agent.wire import WireError, decode, encode, recall
+from sparkfleet.agent.wire import WireError, decode, encode, recall, tell
 from sparkfleet.desired import question
 from tests.unit.builders import converged, machine, wanted
 
-FINITE = st.floats(allow_nan=False)
+FINITE = st.floats(allow_nan=False, allow_infinity=False)
 
 
 @given(st.builds(Verified, tokens_per_second=FINITE, at=FINITE))
@@ -46,12 +47,28 @@ def test_the_whole_state_and_question(lock: str) -> None:
         {"recipe": 3},
         {"surplus": 1},
         {"tokens_per_second": True},
+        {"at": float("nan")},
+        {"at": float("inf")},
+        {"at": 10**400},
     ],
 )
 def test_another_shape_is_refused_by_name(wrong: dict[str, Any]) -> None:
     good = Verified("r", "i", True, "", "q", "a", 1.0, 2.0)
     with pytest.raises(WireError, match=next(iter(wrong))):
         decode(Verified, json.dumps(asdict(good) | wrong))
+
+
+@given(st.builds(Verified, answer=st.text(st.characters()), tokens_per_second=FINITE, at=FINITE))
+def test_what_a_host_says_can_be_shown_and_written(value: Verified) -> None:
+    seen = decode(Verified, tell(value))
+    assert all(char in "\n\t" or not unicodedata.category(char).startswith(("Cc", "Cs")) for char in seen.answer)
+    assert len(seen.answer) == len(value.answer)
+    seen.answer.encode()
+
+
+def test_only_what_cannot_be_shown_is_replaced() -> None:
+    state = machine(disks=(), system__pythons={"a\udcff": "caf\u00e9 \x1b[31m\u202e\n"})
+    assert decode(Machine, tell(state)).system.pythons == {"a\ufffd": "caf\u00e9 \ufffd[31m\ufffd\n"}
 
 
 @given(st.text())
