@@ -7,17 +7,56 @@ sparkfleet is refused, one of an older is read.
 import contextlib
 import json
 import time
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from .errors import HostError
 from .paths import write
 from .shapes import SCHEMA, Author, Receipt, Verified
-from .wire import build
+from .wire import WireError, build, recall
 
 PATH = Path("/var/lib/sparkfleet/receipt.json")
 
-_SECTIONS = ("account", "release", "weights", "units", "verified", "served", "vocab")
+_RESTORE = "Restore it from a backup, or move it away to have sparkfleet lay everything down again."
+
+
+@dataclass(frozen=True)
+class _Account:
+    name: str = ""
+    uid: int | None = None
+    gid: int | None = None
+    created: bool = False
+
+
+@dataclass(frozen=True)
+class _Unit:
+    release: str = ""
+    digest: str = ""
+    suspect: str = ""
+    files: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class _Model:
+    path: str = ""
+    files: dict[str, tuple[Any, ...]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class _Content:
+    """What of a receipt is relied on: it is a file, and files are cut short and edited."""
+
+    changed_at: float = 0.0
+    account: _Account = _Account()
+    directories: tuple[str, ...] = ()
+    files: tuple[str, ...] = ()
+    units: dict[str, _Unit] = field(default_factory=dict)
+    weights: dict[str, _Model] = field(default_factory=dict)
+    release: dict[str, Any] = field(default_factory=dict)
+    verified: dict[str, Any] = field(default_factory=dict)
+    served: dict[str, Any] = field(default_factory=dict)
+    vocab: dict[str, Any] = field(default_factory=dict)
 
 
 def read() -> dict[str, Any]:
@@ -29,11 +68,8 @@ def read() -> dict[str, Any]:
         content = json.loads(PATH.read_text(encoding="utf-8"))
     except FileNotFoundError:
         return {}
-    except (ValueError, OSError) as error:
-        raise HostError(
-            f"{PATH}: the receipt cannot be read ({error}). Restore it from a backup, or move it away to have "
-            f"sparkfleet lay everything down again."
-        ) from None
+    except (ValueError, OSError, RecursionError) as error:
+        raise HostError(f"{PATH}: the receipt cannot be read ({error}). {_RESTORE}") from None
     schema = content.get("schema") if isinstance(content, dict) else None
     if not isinstance(schema, int) or schema > SCHEMA:
         raise HostError(
@@ -41,8 +77,12 @@ def read() -> dict[str, Any]:
             f"(revision {_revision(content)}) manages this host: deploy with that one or newer."
         )
     assert isinstance(content, dict)
-    if broken := [name for name in _SECTIONS if not isinstance(content.get(name, {}), dict)]:
-        raise HostError(f"{PATH}: {', '.join(broken)}: expected an object. Restore the receipt from a backup.")
+    try:
+        relied = recall(_Content, content)
+    except WireError as error:
+        raise HostError(f"{PATH}: {str(error).removeprefix('_Content.')}. {_RESTORE}") from None
+    if odd := [name for one in relied.weights.values() for name, marks in one.files.items() if len(marks) != 4]:
+        raise HostError(f"{PATH}: weights: {odd[0]} is not described as it should be. {_RESTORE}")
     return content
 
 

@@ -13,6 +13,7 @@ from typing import Any
 from .. import lock, receipt
 from ..command import run
 from ..errors import HostError
+from ..facts.source import names
 from ..progress import say
 from ..settle import compiled_of
 from ..shapes import Author, RemovalOrder
@@ -84,8 +85,9 @@ def _remove_last(order: RemovalOrder, directories: list[str]) -> None:
 
 
 def _remove_empty(path: str) -> None:
-    with contextlib.suppress(FileNotFoundError):
-        try:
-            os.rmdir(path)
-        except OSError:
-            say(f"left {path}: {', '.join(sorted(os.listdir(path))[:5])}")
+    try:
+        os.rmdir(path)
+    except FileNotFoundError:
+        pass
+    except OSError as error:
+        say(f"left {path}: {', '.join(names(path)[:5]) or error.strerror}")

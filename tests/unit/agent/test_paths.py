@@ -82,7 +82,24 @@ def test_sections_are_replaced_and_others_kept(home: Path) -> None:
 
 @pytest.mark.parametrize(
     "content",
-    ["", "{", "[]", "{}", '{"schema": 1, "units": 5}', '{"schema": "1"}', '{"schema": 99, "revision": "r9"}'],
+    [
+        "",
+        "{",
+        "[]",
+        "{}",
+        "[" * 100_000,
+        '{"schema": 1, "units": 5}',
+        '{"schema": "1"}',
+        '{"schema": 99, "revision": "r9"}',
+        '{"schema": 1, "units": {"u.service": null}}',
+        '{"schema": 1, "units": {"u.service": {"files": "/etc/x"}}}',
+        '{"schema": 1, "weights": {"m": {"files": {"f": [1, 2]}}}}',
+        '{"schema": 1, "files": "/etc/passwd"}',
+        '{"schema": 1, "directories": [7]}',
+        '{"schema": 1, "account": {"created": true, "uid": "0"}}',
+        '{"schema": 1, "changed_at": "yesterday"}',
+        '{"schema": 1, "changed_at": NaN}',
+    ],
 )
 def test_a_receipt_not_understood_is_refused(home: Path, content: str) -> None:
     (home / "receipt.json").write_text(content)
