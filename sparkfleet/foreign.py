@@ -52,8 +52,9 @@ class Imported:
     left_out: list[str] = field(default_factory=list)
 
 
-def imported(path: Path, engine_name: str | None = None) -> Imported:
-    """The recipe in the file ``path``, theirs, as ours. ``engine_name``: the engine it is to be for.
+def imported(path: Path, engine_name: str | None = None, name: str | None = None) -> Imported:
+    """The recipe in the file ``path``, theirs, as ours. ``engine_name``: the engine it is to be for; ``name``: what it
+    is to be called, by default as its file is.
 
     Raises UserError when it is no such recipe, or not one of vLLM.
     """
@@ -63,7 +64,9 @@ def imported(path: Path, engine_name: str | None = None) -> Imported:
     wanted = engine(engine_name) if engine_name else newest()
     if not wanted.knowledge.exists():
         raise UserError(f"engine {wanted.name}: nobody knows what it accepts before `{wanted.lock_command}`.")
-    return _Reader(path, content, wanted).result()
+    if name is not None and name != _name(name):
+        raise UserError(f"--name: expected lower-case letters, digits and . _ - inside; found {name!r:.60}.")
+    return _Reader(path, content, wanted, name or _name(path.stem)).result()
 
 
 def newest() -> Engine:
@@ -80,8 +83,8 @@ def _knowledge(path: Path) -> dict[str, Any]:
 
 
 class _Reader:
-    def __init__(self, path: Path, theirs: dict[str, Any], wanted: Engine) -> None:
-        self.path, self.theirs, self.engine = path, theirs, wanted
+    def __init__(self, path: Path, theirs: dict[str, Any], wanted: Engine, name: str) -> None:
+        self.path, self.theirs, self.engine, self.name = path, theirs, wanted, name
         self.known = _knowledge(wanted.knowledge)
         self.left_out: list[str] = []
         self.ours: dict[str, Any] = {}
@@ -231,8 +234,10 @@ class _Reader:
         elif name in RESERVED:
             self._reserved(name, value, said)
         elif name in ("tensor-parallel-size", "pipeline-parallel-size", "data-parallel-size", "nnodes"):
-            if str(value) != "1":
-                self._leave(said, "it spans several Sparks, this recipe one")
+            one = str(value) == "1"
+            self._leave(
+                said, "one Spark is what every recipe is for" if one else "it spans several Sparks, this recipe one"
+            )
         elif name in ("distributed-executor-backend", "node-rank", "master-addr", "headless"):
             self._leave(said, "it spans several Sparks, this recipe one")
         elif known is None:
@@ -286,8 +291,7 @@ class _Reader:
     # --- what comes of it -------------------------------------------------------------------------------------
 
     def _dump(self, repository: str) -> str:
-        name = _name(self.path.stem)
-        twin = _twin(repository)
+        name, twin = self.name, _twin(repository)
         recipe: dict[str, Any] = {
             "name": name,
             "title": _line(self.theirs.get("description") or self.theirs.get("name") or repository),

@@ -369,7 +369,10 @@ def entry(path: Path) -> Recipe | KnownBad:
     bad = isinstance(document.content, dict) and "known_bad" in document.content
     found = document.validate(KnownBad) if bad else document.validate(Recipe)
     if found.name != path.stem:
-        raise UserError(f"{path}: name: expected {path.stem!r} as the file is called, found {found.name!r}.")
+        raise UserError(
+            f"{path}: name: expected {path.stem!r} as the file is called, found {found.name!r}. Call the file "
+            f"{found.name}.yaml, or the recipe {path.stem}."
+        )
     return found
 
 

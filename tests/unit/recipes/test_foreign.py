@@ -220,3 +220,21 @@ def test_the_command_prints_ours_and_lists_the_rest_apart(tmp_path: Path) -> Non
     assert unknown.exit_code == 2 and "engine 'vllm-9' is not in" in unknown.stderr
     fork = CliRunner().invoke(main, ["import", str(path), "--engine", "vllm-0.17.1-mxfp4-fork"])
     assert fork.exit_code == 2 and "before `sparkfleet lock vllm-0.17.1-mxfp4-fork" in fork.stderr
+
+
+def test_it_can_be_given_a_name_for_the_file_it_goes_into(tmp_path: Path) -> None:
+    theirs = tmp_path / "eugr.yaml"
+    theirs.write_text(FIRST)
+    run = CliRunner().invoke(main, ["import", str(theirs), "--name", "my-model"])
+    assert run.exit_code == 0 and "name: my-model\n" in run.stdout
+    ours = tmp_path / "my-model.yaml"
+    ours.write_text(run.stdout)
+    assert entry(ours).name == "my-model"
+    bad = CliRunner().invoke(main, ["import", str(theirs), "--name", "My Model"])
+    assert bad.exit_code != 0 and "--name" in bad.stderr
+
+
+def test_one_spark_is_said_to_be_understood(tmp_path: Path) -> None:
+    theirs = tmp_path / "eugr.yaml"
+    theirs.write_text(FIRST)
+    assert any("tensor-parallel-size 1: one Spark" in one for one in imported(theirs).left_out)
