@@ -29,8 +29,9 @@ _BOOT = (
     "os.execv(sys.executable,[sys.executable,'-I',path]+sys.argv[1:])\n"
 )
 
-#: Owner, mode and kind of the agent and of its directory.
-_OURS = "0 644 regular file,0 755 directory,"
+#: Owner, and kind and mode in hexadecimal (inode(7)), of the agent and of its directory: a file of mode 644 in a
+#: directory of mode 755. In words the kind would be in the host's language.
+_OURS = "0 81a4,0 41ed,"
 
 _PACKAGE = Path(__file__).resolve().parent
 _EPOCH = (1980, 1, 1, 0, 0, 0)  # the earliest a zip file can say: no clock in the bytes
@@ -71,7 +72,7 @@ def installed_agent(verb: str) -> str:
     It must be root's in root's directory, links not followed: whoever else could write it would become root.
     """
     same = f'[ "$(sha256sum < {AGENT} 2>/dev/null)" = "{agent_hash()}  -" ]'
-    ours = f'[ "$(stat -c "%u %a %F" {AGENT} {AGENT.rpartition("/")[0]} 2>/dev/null | tr "\\n" ,)" = "{_OURS}" ]'
+    ours = f'[ "$(stat -c "%u %f" {AGENT} {AGENT.rpartition("/")[0]} 2>/dev/null | tr "\\n" ,)" = "{_OURS}" ]'
     return (
         f"command -v python3 >/dev/null || {{ printf '\\n%s\\n' {shlex.quote(NO_PYTHON)}; exit 64; }}; "
         f"if {ours} && {same}; then exec python3 -I {AGENT} {verb}; "

@@ -16,7 +16,9 @@ def run(argv: Sequence[str], timeout: float = 60.0) -> str:
     Raises HostError with the end of what it printed when it fails, is missing or takes longer than ``timeout`` seconds.
     """
     try:
-        done = subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, timeout=timeout, errors="replace")
+        done = subprocess.run(
+            argv, stdin=subprocess.DEVNULL, capture_output=True, timeout=timeout, encoding="utf-8", errors="replace"
+        )
     except subprocess.TimeoutExpired:
         raise HostError(f"`{' '.join(argv)}` did not end within {timeout:.0f} s.") from None
     except OSError as error:
@@ -47,6 +49,7 @@ def run_logged(
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             env=dict(environment),
+            encoding="utf-8",
             errors="replace",
             **_identity(user),
         )

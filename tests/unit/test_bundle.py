@@ -2,6 +2,7 @@
 
 import ast
 import json
+import os
 import re
 import subprocess
 import sys
@@ -65,6 +66,28 @@ def test_a_host_says_what_it_lacks() -> None:
         ["/bin/sh", "-c", bundle.installed_agent("observe")], capture_output=True, text=True, env={"PATH": "/none"}
     )
     assert none.stdout.strip() == bundle.NO_PYTHON
+
+
+def test_a_host_knows_its_agent_by_owner_mode_and_bytes_in_any_language(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home = tmp_path / "agent.pyz"
+    home.write_bytes(bundle.agent())
+    tmp_path.chmod(0o755)
+    monkeypatch.setattr(bundle, "AGENT", str(home))
+    monkeypatch.setattr(bundle, "_OURS", bundle._OURS.replace("0 ", f"{os.getuid()} "))
+
+    def said() -> str:
+        return subprocess.run(["sh", "-c", bundle.installed_agent("help")], capture_output=True, text=True).stdout
+
+    for mode, ours in ((0o644, True), (0o664, False)):
+        home.chmod(mode)
+        assert ("Exit status" in said()) == ours
+    home.chmod(0o644)
+    home.rename(tmp_path / "other")
+    home.symlink_to(tmp_path / "other")
+    assert bundle.OTHER_AGENT in said()
+    assert "%F" not in bundle.installed_agent("help"), "it says `regular file` in the host's language"
 
 
 def test_the_compiled_agent_is_the_same_and_is_taken_first(tmp_path: Path) -> None:
