@@ -46,12 +46,19 @@ def apply(order: RemovalOrder, author: Author) -> None:
 
 
 def _refuse_users(account: dict[str, Any]) -> None:
-    if not account:
-        return
+    if not account or _name_of(account["uid"]) not in (account["name"], ""):
+        return  # the user was removed, and its number is another's now
     for entry in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
             if entry.stat().st_uid == account["uid"]:
                 raise HostError(f"process {entry.name} runs as {account['name']}. Stop it, then run again.")
+
+
+def _name_of(uid: int) -> str:
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return ""
 
 
 def _unlink(path: Path) -> None:

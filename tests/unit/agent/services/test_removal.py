@@ -1,9 +1,12 @@
 """What is taken off a host that somebody has tidied up before."""
 
+import os
+import pwd
 from pathlib import Path
 
 import pytest
 
+from sparkfleet.agent.errors import HostError
 from sparkfleet.agent.services import removal
 
 
@@ -21,3 +24,11 @@ def test_what_is_no_directory_any_more_is_left_and_said(tmp_path: Path, capsys: 
         f"{tmp_path}/link: file, full, link",
         f"{tmp_path}/full: theirs",
     ]
+
+
+def test_only_a_process_of_our_user_is_in_the_way() -> None:
+    me = pwd.getpwuid(os.getuid()).pw_name
+    with pytest.raises(HostError, match=f"runs as {me}"):
+        removal._refuse_users({"name": me, "uid": os.getuid()})
+    removal._refuse_users({"name": "sparkfleet-gone", "uid": os.getuid()})
+    removal._refuse_users({})
