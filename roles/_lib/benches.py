@@ -94,9 +94,11 @@ def _tell(names: list[str]) -> None:
         if name not in _measured:
             run = all_runs().get(name)
             console.print(f"\n  {name}: not measured: {run.blocked if run else 'not reached'}", markup=False)
-    if content["results"]:
-        for path in _keep(content):
-            console.print(f"  {path}", markup=False, soft_wrap=True)
+    try:
+        for path in _keep(content) if content["results"] else ():
+            _say(console, f"  {path}")
+    except OSError as error:
+        _say(console, f"  {DIRECTORY}/: document and plots cannot be written there ({error.strerror})")
 
 
 def _keep(content: dict[str, Any]) -> Iterable[Path]:

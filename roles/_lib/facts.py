@@ -79,10 +79,12 @@ def begin(host: Host, plan: HostPlan, adopt: bool, live: bool) -> Run:
 def observe(run: Run, adopt: bool) -> None:
     """Look at the host anew. ``adopt``: the agent may settle there if it passes preflight."""
     answer = ask(run, "observe", wire.encode(question(run.wanted, time.time(), author(), adopt, run.live)))
-    if answer.startswith(ANSWER):
-        run.seen, run.trouble = wire.decode(Observed, answer.removeprefix(ANSWER)), ""
-    else:
+    try:
         run.seen, run.trouble = None, answer
+        if answer.startswith(ANSWER):
+            run.seen, run.trouble = wire.decode(Observed, answer.removeprefix(ANSWER)), ""
+    except wire.WireError as error:  # one host's oddness is no reason to stop the others
+        run.trouble = f"the agent answered with something else than the observed state: {error}."
 
 
 def ask(run: Run, verb: str, asked: str) -> str:
@@ -143,7 +145,9 @@ def _explain(host: Host, good: bool, said: str) -> str:
             f"pyinfra with --use-sudo-password."
         )
     how = "answered with something else than the observed state" if good else "failed"
-    return f"the agent {how}: {said or 'it said nothing'}."
+    # pyinfra reads UTF-8 or nothing: a banner in another character set ends what is heard of a host.
+    silence = "nothing was heard of it. If `ssh HOST true` prints anything, take that out of its ~/.bashrc"
+    return f"the agent {how}: {said or silence}."
 
 
 @cache

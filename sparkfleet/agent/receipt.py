@@ -71,7 +71,7 @@ def read() -> dict[str, Any]:
     except (ValueError, OSError, RecursionError) as error:
         raise HostError(f"{PATH}: the receipt cannot be read ({error}). {_RESTORE}") from None
     schema = content.get("schema") if isinstance(content, dict) else None
-    if not isinstance(schema, int) or schema > SCHEMA:
+    if type(schema) is not int or schema > SCHEMA:
         raise HostError(
             f"{PATH}: expected receipt schema {SCHEMA} or older, found {schema}. A newer sparkfleet "
             f"(revision {_revision(content)}) manages this host: deploy with that one or newer."

@@ -90,6 +90,7 @@ def test_sections_are_replaced_and_others_kept(home: Path) -> None:
         "[" * 100_000,
         '{"schema": 1, "units": 5}',
         '{"schema": "1"}',
+        '{"schema": true}',
         '{"schema": 99, "revision": "r9"}',
         '{"schema": 1, "units": {"u.service": null}}',
         '{"schema": 1, "units": {"u.service": {"files": "/etc/x"}}}',

@@ -160,3 +160,11 @@ def test_uninstall(stage: Stage, snapshot: SnapshotAssertion) -> None:
 
 def test_uninstall_where_nothing_is(stage: Stage, snapshot: SnapshotAssertion) -> None:
     assert stage.play("uninstall.py", replace(stage.fleet.good, receipt=None, units=(), live=())) == snapshot
+
+
+def test_a_host_whose_answer_is_odd_does_not_stop_the_others(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
+    state = State(Inventory(([(NAME, {})], {})), Config())
+    run = facts.Run(state.inventory.get_host(NAME), builders.plan(str(fleet.lock)), fleet.wanted, fleet.good)
+    monkeypatch.setattr(facts, "ask", lambda *_: f'{facts.ANSWER}{{"schema": true}}')
+    facts.observe(run, adopt=False)
+    assert run.seen is None and "something else than the observed state" in run.blocked
