@@ -1,6 +1,8 @@
 """Every file of every release in use, by hash, against the RECORDs of its distributions and the release's receipt.
 
-It only reads. What the guard of a unit tells by inode, size and time, this proves; and it finds what belongs to nobody.
+What the guard of a unit tells by inode, size and time, this proves; and it finds what belongs to nobody. Nothing of the
+release is changed but its receipt, which says what was found: it is not started from again, whoever asks is told, and
+the next deploy builds it anew beside the one that runs.
 """
 
 import os
@@ -45,28 +47,28 @@ def apply(order: DeepOrder, author: Author) -> None:
     Raises HostError naming every file that is not what it must be, as far as they go on ``SHOWN`` lines.
     """
     directory = Path(order.directory)
-    used = {one.name: one.problem for one in release.look(order.directory) if one.users or one.name in order.names}
+    used = [one.name for one in release.look(order.directory) if one.users or one.name in order.names]
     wrong = [f"{directory / name}: it is not here. Deploy first." for name in order.names if name not in used]
-    for name, problem in used.items():
-        wrong += _tell(directory / name, problem)
+    for name in used:
+        wrong += _tell(directory / name)
     if wrong:
         raise HostError("\n".join(wrong))
 
 
-def _tell(path: Path, problem: str) -> list[str]:
+def _tell(path: Path) -> list[str]:
     """Check a release and say so when it is as it was sealed; otherwise a paragraph about it."""
     began = time.monotonic()
     if not (path / release.RECEIPT).exists():
-        return [f"{path}: {problem}. Deploy again."]
+        return [f"{path}: {release.state(path).problem}. Deploy again."]
     wrong, files, size = check(path)
-    if not wrong and not problem:
+    release.note_damage(path, f"{len(wrong)} of its {files} files are not what they must be" if wrong else "")
+    problem = release.state(path).problem
+    if not problem:
         say(f"{path.name}: all {files} files by hash, {size / 1e9:.1f} GB, {time.monotonic() - began:.0f} s: as sealed")
         return []
     shown = "".join(f"\n    {line}" for line in wrong[:SHOWN])
     more = f"\n    and {len(wrong) - SHOWN} more" if len(wrong) > SHOWN else ""
-    remedy = "Deploy" if problem else "Remove this directory, then deploy"  # what a deploy sees by itself, it mends
-    found = problem or f"of {files} files, {len(wrong)} not what it must be"
-    return [f"{path}: {found}.{shown}{more}\n  {remedy}: it is then built again."]
+    return [f"{path}: {problem}.{shown}{more}\n  Deploy: it is built again, beside the one that runs."]
 
 
 def check(path: Path) -> tuple[list[str], int, int]:
@@ -86,8 +88,12 @@ def _expected(path: Path, site: Path) -> dict[str, Expected]:
         for name, digest in one.digests().items():
             digests[name] = (*digests.get(name, ()), *([digest] if digest else []))
     content = release.read(path)
-    ours = {**content.get("overlaps", {}), **content["patched"]}
-    digests.update({name: (Digest("sha256", bytes.fromhex(value), None),) for name, value in ours.items()})
+    ours = {**content.get("misrecorded", {}), **content.get("overlaps", {}), **content["patched"]}
+    digests.update({name: (Digest("sha256", bytes.fromhex(value), None),) for name, value in ours.items() if value})
+    for name in (
+        name for name, value in ours.items() if not value
+    ):  # a RECORD lists it, and its wheel does not hold it
+        digests.pop(name, None)
     return {name: Expected(name, many) for name, many in digests.items()}
 
 

@@ -38,6 +38,8 @@ _KINDS = {
     "patched": dict,
     "overlaps": dict,
     "marks": dict,
+    "misrecorded": dict,
+    "damage": str,
 }
 
 _NEW = ".new"
@@ -110,7 +112,10 @@ def _difference(path: Path, content: dict[str, Any]) -> str:
     for name, digest in content["patched"].items():
         if not (site / name).is_file() or sha256(site / name) != digest:
             return f"the patched file {name} was changed after it was sealed"
-    return overlaps.difference(site, content.get("overlaps", {}), content.get("marks", {})) if content["sealed"] else ""
+    apart = (
+        overlaps.difference(site, content.get("overlaps", {}), content.get("marks", {})) if content["sealed"] else ""
+    )
+    return apart or content.get("damage", "")
 
 
 def site_packages(path: Path) -> Path:
@@ -139,6 +144,13 @@ def remember(path: Path, content: dict[str, Any]) -> None:
     os.sync()
     write(path / RECEIPT, json.dumps(content, indent=1, sort_keys=True) + "\n", 0o644)
     sync_directory(path.parent)
+
+
+def note_damage(path: Path, damage: str) -> None:
+    """Have a release's receipt say what reading every file found, or that it found nothing any more."""
+    content = read(path)
+    if content.get("damage", "") != damage:
+        remember(path, content | {"damage": damage})
 
 
 def take_place(path: Path) -> None:
@@ -191,8 +203,9 @@ def apply(order: Release, author: Author) -> None:
         _assert_room_left(new)
         _assert_versions(new, pins)
         fought = _settle_overlaps(order, new, wheels)
+        odd = _misrecorded(new, wheels)
         say("writing to disk")
-        remember(new, _receipt(order, new, fought))
+        remember(new, _receipt(order, new, fought) | {"misrecorded": odd})
     except BaseException as error:
         clear(new)
         raise _explained(error, order) from None
@@ -239,6 +252,17 @@ def _settle_overlaps(order: Release, place: Path, wheels: Mapping[str, Path]) ->
     if fought:
         say(f"{len(fought)} files with several owners are their winner's, {len(laid)} of them laid down again")
     return fought
+
+
+def _misrecorded(place: Path, wheels: Mapping[str, Path]) -> dict[str, str]:
+    """Every file was read, and is its RECORD's or its wheel's; SHA-256 by path of the latter."""
+    from . import misrecorded  # here, because a guard has little time, and does not read files
+
+    say("reading every file")
+    found = misrecorded.find(site_packages(place), wheels)
+    for path in sorted(found):
+        say(f"{path}: as its wheel holds it, which its own RECORD is wrong about")
+    return found
 
 
 def compile_bytecode(place: Path, names: Iterable[str]) -> None:

@@ -69,7 +69,7 @@ def test_everything_that_differs_is_named_at_once(sealed: Path) -> None:
         "vllm/stranger.py: belongs to no distribution",
         "zz.pth: belongs to no distribution",
     ]
-    with pytest.raises(HostError, match=r"of 11 files, 5 not what it must be\.\n    shared/base\.py: others"):
+    with pytest.raises(HostError, match=r"5 of its 11 files are not what they must be\.\n    shared/base\.py: others"):
         deep.apply(DeepOrder(str(sealed.parent), (sealed.name,)), AUTHOR)
 
 
@@ -99,3 +99,28 @@ def test_a_release_that_an_installer_changed_is_told_with_its_files(sealed: Path
     assert "libs_base-1.dist-info was changed after it was built.\n    shared/mma.py: has other bytes" in str(
         caught.value
     )
+
+
+def test_what_was_found_is_remembered_until_it_is_not_there_any_more(sealed: Path) -> None:
+    site, order = release.site_packages(sealed), DeepOrder(str(sealed.parent), (sealed.name,))
+    good = (site / "vllm/_C.abi3.so").read_text()
+    replace(site, "vllm/_C.abi3.so", "compilex")
+    assert release.state(sealed).sealed, "nothing else tells"
+    with pytest.raises(HostError, match=r"Deploy: it is built again, beside the one that runs\."):
+        deep.apply(order, AUTHOR)
+    found = release.state(sealed)
+    assert not found.sealed and found.problem == "1 of its 11 files are not what they must be"
+    replace(site, "vllm/_C.abi3.so", good)
+    deep.apply(order, AUTHOR)
+    assert release.state(sealed).sealed
+
+
+def test_a_file_that_its_wheels_record_is_wrong_about_is_told_by_the_releases_receipt(sealed: Path) -> None:
+    site = release.site_packages(sealed)
+    replace(site, "vllm/_C.abi3.so", "as its wheel holds it")
+    (site / "vllm/data.json").unlink()
+    odd = {"vllm/_C.abi3.so": sha256(site / "vllm/_C.abi3.so"), "vllm/data.json": ""}
+    release.remember(sealed, release.read(sealed) | {"misrecorded": odd})
+    assert deep.check(sealed)[0] == []
+    replace(site, "vllm/_C.abi3.so", "compiled")
+    assert deep.check(sealed)[0] == ["vllm/_C.abi3.so: has other bytes"]
