@@ -37,21 +37,32 @@ def apply(order: AccountOrder, author: Author) -> None:
     # Without a receipt that knows, a user of our name whose home is ours was made by us.
     created = bool(known.get("created", before is None or before.home == order.account.home))
     _ensure_user(order.account, known.get("uid"), known.get("gid"))
+    _remember(order, author, created)
     for directory in order.directories:
-        if ensure_directory(directory):
-            say(f"directory {directory.path}")
-            _hand_over(directory)
+        _ensure(directory)
     for file in order.files:
         if ensure_file(file):
             say(f"file {file.path}")
+
+
+def _remember(order: AccountOrder, author: Author, created: bool) -> None:
+    """Have the receipt say what is ours before it is made: what a run that fails leaves can then be taken off."""
     state = look(order.account)
     assert state
+    for home in (one for one in order.directories if one.path == str(receipt.PATH.parent)):
+        _ensure(home)
     receipt.record(
         author,
         account={"name": order.account.name, "uid": state.uid, "gid": state.gid, "created": created},
         directories=[directory.path for directory in order.directories],
         files=[file.path for file in order.files],
     )
+
+
+def _ensure(directory: Directory) -> None:
+    if ensure_directory(directory):
+        say(f"directory {directory.path}")
+        _hand_over(directory)
 
 
 def _ensure_user(account: Account, uid: int | None, gid: int | None) -> None:

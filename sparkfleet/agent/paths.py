@@ -79,7 +79,7 @@ def ensure_file(file: TextFile) -> bool:
         if state.sha256 == file.sha256:
             return False
     elif state and state.kind != "file":
-        raise HostError(f"{path}: expected a file, found a {state.kind}; move it away, it is not ours.")
+        raise HostError(f"{path}: expected a file, found {_what(state)}; move it away, it is not ours.")
     write(path, file.content, file.mode)
     return True
 
@@ -89,7 +89,7 @@ def ensure_directory(directory: Directory) -> bool:
     path = Path(directory.path)
     state = look(directory.path)
     if state and state.kind != "directory":
-        raise HostError(f"{path}: expected a directory, found a {state.kind}; move it away, it is not ours.")
+        raise HostError(f"{path}: expected a directory, found {_what(state)}; move it away, it is not ours.")
     if state and (state.owner, state.group, state.mode) == (directory.owner, directory.group, directory.mode):
         return False
     try:
@@ -99,6 +99,10 @@ def ensure_directory(directory: Directory) -> bool:
     except OSError as error:
         raise HostError(f"{path}: directory cannot be made: {error.strerror or error}.") from None
     return True
+
+
+def _what(state: PathState) -> str:
+    return "something else (links are not followed)" if state.kind == "other" else f"a {state.kind}"
 
 
 def sync_directory(path: Path) -> None:

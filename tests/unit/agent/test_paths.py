@@ -7,10 +7,21 @@ from pathlib import Path
 
 import pytest
 
-from sparkfleet.agent import paths, receipt
+from sparkfleet.agent import account, paths, receipt
 from sparkfleet.agent.errors import HostError
 from sparkfleet.agent.models import weights
-from sparkfleet.agent.shapes import Author, Glance, TextFile, WeightFile, Weights, WeightsOrder
+from sparkfleet.agent.shapes import (
+    Account,
+    AccountOrder,
+    AccountState,
+    Author,
+    Directory,
+    Glance,
+    TextFile,
+    WeightFile,
+    Weights,
+    WeightsOrder,
+)
 
 ME = pwd.getpwuid(os.geteuid()).pw_name
 MINE = grp.getgrgid(os.getegid()).gr_name
@@ -62,6 +73,12 @@ def test_a_directory_in_the_way_is_not_replaced(tmp_path: Path) -> None:
         paths.ensure_file(TextFile(str(tmp_path / "f"), "x"))
 
 
+def test_a_link_in_the_way_is_told(tmp_path: Path) -> None:
+    (tmp_path / "d").symlink_to(tmp_path)
+    with pytest.raises(HostError, match="expected a directory, found something else"):
+        paths.ensure_directory(Directory(str(tmp_path / "d"), ME, MINE, 0o755))
+
+
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(receipt, "PATH", tmp_path / "receipt.json")
@@ -78,6 +95,18 @@ def test_sections_are_replaced_and_others_kept(home: Path) -> None:
     assert summary and summary.units == ("a",)
     assert receipt.read()["account"] == {"uid": 990, "gid": 991}
     assert (summary.revision, summary.user) == ("r2", "bob")
+
+
+def test_what_a_run_that_fails_has_made_is_known(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (home / "file").touch()
+    monkeypatch.setattr(account, "_ensure_user", lambda *_: None)
+    monkeypatch.setattr(account, "look", lambda _: AccountState(990, 991, "/home", ()))
+    monkeypatch.setattr(receipt, "PATH", home / "state" / "receipt.json")
+    places = [str(home / name) for name in ("made", "file", "state")]
+    order = AccountOrder(Account("sparkfleet", "/home"), tuple(Directory(one, ME, MINE, 0o755) for one in places), ())
+    with pytest.raises(HostError, match="file: expected a directory, found a file"):
+        account.apply(order, AUTHOR)
+    assert receipt.read()["directories"] == places and receipt.read()["account"]["uid"] == 990
 
 
 @pytest.mark.parametrize(
