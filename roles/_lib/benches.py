@@ -206,7 +206,7 @@ def _lines(one: dict[str, Any]) -> Iterable[str]:
     if failed := sum(each["failed"] for each in one["points"]):
         yield f"{failed} requests failed: see the log of the unit."
     if held := sum(each["held_up"] for each in one["points"]):
-        yield f"{held} answers came in one piece, for the client got no processor: they count for all, not for each."
+        yield f"{held} answers came in one piece, for the client got no processor: not counted under tok/s each."
     if 1 in points:
         with contextlib.suppress(ZeroDivisionError):
             yield from _against(one, points[1]["each"])
@@ -217,11 +217,18 @@ def _lines(one: dict[str, Any]) -> Iterable[str]:
     if not (one["machine"] or {}).get("spark"):
         yield "This is no Spark: nothing here is judged by a Spark's figures."
     if one["agreement"]:
-        each = ", ".join(f"{pair[0]:.0%} and {pair[1]:.0%} with {number}" for number, pair in one["agreement"].items())
-        verdict = "they agree" if one["agrees"] else "they do NOT agree: measure again when the machine is at rest"
-        yield f"A second generator (sparkfleet's own streams) measured, of each and of all, {each}: {verdict}."
+        pairs = ((_clients(number), *pair) for number, pair in one["agreement"].items())
+        said = ", ".join(
+            f"with {clients} {each:.0%} of tok/s each and {total:.0%} in all" for clients, each, total in pairs
+        )
+        verdict = "they agree" if one["agrees"] else "they do NOT agree, measure again when the machine is at rest"
+        yield f"A second generator (sparkfleet's own streams) measured {said}: {verdict}."
     if one["note"]:
         yield f"{one['note']}."
+
+
+def _clients(number: str) -> str:
+    return "1 client" if number == "1" else f"{number} clients"
 
 
 def _against(one: dict[str, Any], rate: float) -> Iterable[str]:

@@ -34,8 +34,9 @@ def plot(one: dict[str, Any]) -> str:
 
 def _subtitle(one: dict[str, Any]) -> str:
     machine = one["machine"] or {}
-    parts = [machine.get("gpu"), one["engine"], one["quantization"] if one["quantization"] != "none" else ""]
-    parts.append(f"driver {machine['driver']}" if machine.get("driver") else "")
+    where = machine.get("gpu") if machine.get("spark") else "not a Spark"
+    parts = [where, one["engine"], one["quantization"] if one["quantization"] != "none" else ""]
+    parts.append(f"driver {machine['driver']}" if machine.get("spark") and machine.get("driver") else "")
     return "  ·  ".join(str(part) for part in parts if part)
 
 
@@ -45,6 +46,8 @@ def _footer(one: dict[str, Any]) -> str:
     times = f"first token after {first['first'] * 1000:.0f} ms with {first['concurrency']}"
     if last is not first:
         times += f", {last['first'] * 1000:.0f} ms with {last['concurrency']}"
+    if not one["agrees"]:
+        times += "; a second generator disagrees"
     day = time.strftime("%Y-%m-%d", time.gmtime(one["at"]))
     return f"200 tokens, temperature 0, {first['generator']}; {times}  ·  sparkfleet {one['sparkfleet']}, {day}"
 

@@ -106,6 +106,13 @@ def test_a_plot(lock: str, snapshot: SnapshotAssertion) -> None:
     assert picture == snapshot
 
 
+def test_a_plot_of_what_is_no_spark_or_in_doubt_says_so(lock: str) -> None:
+    found = result(lock)
+    found["machine"]["spark"], found["agrees"] = False, False
+    picture = plots.plot(found)
+    assert "not a Spark" in picture and "GB10" not in picture and "a second generator disagrees" in picture
+
+
 @pytest.mark.parametrize("points", [1, 2, 5])
 def test_a_plot_of_any_number_of_loads_and_hostile_names(lock: str, points: int) -> None:
     loads = tuple(load(OWN, 2**i, 1000 / 2**i) for i in range(points))
