@@ -56,7 +56,8 @@ def command(ctx: click.Context, name: str) -> None:
     "chosen",
     multiple=True,
     metavar="NAME",
-    help=f"What the next host pretends; the rest are good. One of: {', '.join(scenarios.names())}.",
+    help="What the first host pretends; again for the second, and so on; the rest are good. One of: "
+    f"{', '.join(scenarios.names())}.",
 )
 @click.pass_obj
 def up(lab: Lab, count: int, chosen: tuple[str, ...]) -> None:
