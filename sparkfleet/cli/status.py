@@ -55,9 +55,9 @@ def _once(inventory: str, options: tuple[str, ...], as_json: bool, html: Path | 
             raise
         click.echo(str(error), err=True)  # a fleet that is away for a while, as when its only host reboots
         return 2
-    if html:
-        write(document, html)
     _tell(document, as_json, again)
+    if html:
+        write(document, html)  # last: a page that cannot be written takes nothing from what was seen
     return code
 
 

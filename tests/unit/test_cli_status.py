@@ -61,6 +61,14 @@ def test_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert pyinfra.slept == []
 
 
+def test_a_page_that_cannot_be_written_takes_nothing_from_what_was_seen(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Pyinfra(monkeypatch, DOCUMENT)
+    shown = run(tmp_path, "--html", str(tmp_path / "nowhere" / "page.html"))
+    assert shown.exit_code != 0 and "gpt-oss-120b" in shown.output and "cannot be written" in shown.output
+
+
 def test_again_and_again_without_a_terminal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     away = "--> Connecting to hosts...\n    [a] Could not connect (no route)\n--> pyinfra error: No hosts remaining!\n"
     pyinfra = Pyinfra(monkeypatch, DOCUMENT, away, DOCUMENT)
