@@ -7,9 +7,12 @@ import sys
 
 import paramiko
 from pyinfra import config
+from pyinfra.context import ctx_state
 
 # pyinfra forbids .pyc files, so as not to litter; without those of our packages half a run is compiling them.
 sys.dont_write_bytecode = False
+
+from roles._lib import inventories  # noqa: E402  # with its .pyc file
 
 config.REQUIRE_PYINFRA_VERSION = "~=3.10.0"  # roles/_lib leans on how this one runs facts and operations
 
@@ -39,3 +42,5 @@ def _interrupted(*_: object) -> None:
 
 
 signal.signal(signal.SIGINT, _interrupted)
+
+inventories.watch(ctx_state.get())

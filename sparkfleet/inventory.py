@@ -13,7 +13,7 @@ from sparkfleet.errors import UserError
 def hosts(inventory: str) -> dict[str, dict[str, Any]]:
     """Every host of ``inventory`` with its data, group data included. No host is contacted.
 
-    Raises UserError with what pyinfra says when it cannot be read.
+    Raises UserError with what pyinfra says when it cannot be read, or config.py when it cannot be meant.
     """
     command = (sys.executable, "-m", "pyinfra", inventory, "debug-inventory", "--json")
     log = Path("pyinfra-debug.log")  # pyinfra leaves one behind for any error in an inventory
@@ -24,6 +24,9 @@ def hosts(inventory: str) -> dict[str, dict[str, Any]]:
     try:
         return {str(entry["name"]): dict(entry["data"]) for entry in json.loads(done.stdout)}
     except (ValueError, KeyError, TypeError):
+        _, refused, why = done.stderr.partition(f"--> pyinfra error: {inventory}: ")
+        if refused:
+            raise UserError(f"{inventory}: {why.strip()}") from None
         raise UserError(f"{inventory}: pyinfra cannot read this inventory: {_reason(done.stderr)}.") from None
 
 

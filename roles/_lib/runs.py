@@ -5,20 +5,14 @@ import sys
 from collections.abc import Callable
 
 from pyinfra import host, logger, state
-from pyinfra.api.exceptions import PyinfraError
-from pyinfra_cli.exceptions import CliError
 
 from roles._lib import report
 from roles._lib.facts import Run, all_runs, begin
+from roles._lib.inventories import Refused
 from roles._lib.wheel_sources import outside
 from sparkfleet.errors import UserError
 from sparkfleet.lint.findings import Finding, Unfit
 from sparkfleet.plan import HostPlan, check_suppliers, plan_host
-
-
-class Refused(PyinfraError, CliError):  # type: ignore[misc]
-    """Ends the run for all hosts in the user's words; of these two, pyinfra shows one without a traceback."""
-
 
 _plans: dict[str, HostPlan] = {}
 
