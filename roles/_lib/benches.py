@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from roles._lib import audits, plots
 from roles._lib.facts import Run, all_runs, ask, author
-from roles._lib.report import document_printer
+from roles._lib.report import document_printer, troubles
 from sparkfleet import bench, roofline
 from sparkfleet.agent import wire
 from sparkfleet.agent.__main__ import ANSWER
@@ -93,12 +93,14 @@ def _tell(names: list[str]) -> None:
     for name in names:
         if name not in _measured:
             run = all_runs().get(name)
-            console.print(f"\n  {name}: not measured: {run.blocked if run else 'not reached'}", markup=False)
+            why = (run.blocked or run.why or "see above") if run else "not reached"
+            console.print(f"\n  {name}: not measured: {why}", markup=False)
     try:
         for path in _keep(content) if content["results"] else ():
             _say(console, f"  {path}")
     except OSError as error:
         _say(console, f"  {DIRECTORY}/: document and plots cannot be written there ({error.strerror})")
+    troubles(names)
 
 
 def _keep(content: dict[str, Any]) -> Iterable[Path]:

@@ -31,7 +31,11 @@ from sparkfleet.plan import HostPlan
 
 @dataclass
 class Run:
-    """One host in this run: what it should be, what it is, and how far it got. ``live``: its engines are asked, too."""
+    """One host in this run: what it should be, what it is, and how far it got.
+
+    ``failed``: the role that it failed at, ``why`` what was said of that; ``refused``: nothing was tried. ``live``: its
+    engines are asked, too.
+    """
 
     host: Host
     plan: HostPlan
@@ -39,6 +43,8 @@ class Run:
     seen: Observed | None = None
     trouble: str = ""
     failed: str = ""
+    why: str = ""
+    refused: bool = False
     mending: bool = False
     live: bool = False
     done: list[Change] = field(default_factory=list)

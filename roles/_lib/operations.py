@@ -7,7 +7,7 @@ from pyinfra.api import FunctionCommand, operation
 from pyinfra.api.host import Host
 from pyinfra.api.state import State
 
-from roles._lib.facts import Run, author, current, execute, observe
+from roles._lib.facts import Run, all_runs, author, current, execute, observe
 from sparkfleet.agent import wire
 from sparkfleet.bundle import agent_hash, carried_agent, installed_agent
 from sparkfleet.changes import ROLES, Change
@@ -47,6 +47,10 @@ def take_off(what: str, orders: Orders) -> None:
 
 def refuse(reason: str, role: str = "preflight", what: str = "a host that does not pass is left as it is") -> None:
     """Fail this host, and only this one, before anything is changed on it."""
+    run = all_runs().get(host.name)
+    if run:
+        run.refused = True
+        run.failed, run.why = ("", "") if run.blocked else (role, reason)
     _refuse(name=f"{role} | {what}", reason=reason)
 
 
@@ -91,8 +95,8 @@ def _carry_out(state: State, host: Host, run: Run, role: str, orders: Orders) ->
     observe(run, adopt=False)
     if not good or run.blocked:
         run.failed = role
-        for line in run.blocked.splitlines():
-            logger.error(f"{host.print_prefix}{line}")
+        if run.blocked:
+            _complain(host, run, run.blocked)
         return False
     run.done += todo
     return True
@@ -100,6 +104,7 @@ def _carry_out(state: State, host: Host, run: Run, role: str, orders: Orders) ->
 
 def _take_measure(state: State, host: Host, run: Run, role: str, orders: Orders, fetch: Callable[[Run], None]) -> bool:
     good = _give_carried(host, run, role, orders)  # the host's own may be another, and nothing is to be changed there
+    run.failed = "" if good else role
     fetch(run)
     return good
 
@@ -113,26 +118,34 @@ def _remove(state: State, host: Host, run: Run, orders: Orders) -> bool:
 
 def _give_all(host: Host, run: Run, role: str, orders: Orders) -> bool:
     try:
-        return all(_give(host, installed_agent(f"apply {role}"), one) for one in orders(run.wanted, run))
+        return all(_give(host, run, installed_agent(f"apply {role}"), one) for one in orders(run.wanted, run))
     except UserError as error:  # what an order takes is not on this machine: the other hosts may do without it
-        logger.error(f"{host.print_prefix}{error}")
-        return False
+        return _complain(host, run, str(error))
 
 
 def _give_carried(host: Host, run: Run, role: str, orders: Orders) -> bool:
     """The same by an agent that comes along and runs from memory."""
     command, code = carried_agent(f"apply {role}")
-    return all(_give(host, command, one, code) for one in orders(run.wanted, run))
+    return all(_give(host, run, command, one, code) for one in orders(run.wanted, run))
 
 
-def _give(host: Host, command: str, one: object, *before: str) -> bool:
+def _give(host: Host, run: Run, command: str, one: object, *before: str) -> bool:
     lines = [*before, wire.encode(author()), wire.encode(one)]
     try:
-        good, _ = execute(host, command, lines, show=True)
+        good, output = execute(host, command, lines, show=True)
     except ConnectionError as error:
-        logger.error(f"{host.print_prefix}the connection was lost ({error}). Run again: the host goes on from there.")
-        return False
+        return _complain(host, run, f"the connection was lost ({error}). Run again: the host goes on from there.")
+    if not good:
+        run.why = wire.legible("\n".join(filter(str.strip, output.stderr_lines)))
     return good
+
+
+def _complain(host: Host, run: Run, why: str) -> bool:
+    """Say why this host has failed, and keep it for the end of the run; always False."""
+    run.why = why
+    for line in why.splitlines():
+        logger.error(f"{host.print_prefix}{line}")
+    return False
 
 
 def _todo(run: Run, role: str) -> list[Change]:

@@ -19,21 +19,45 @@ from sparkfleet.status.shapes import FleetStatus
 def outcome(names: list[str]) -> None:
     """One line a host: ready, blocked, failed or unreachable, and why."""
     width = max(map(len, names), default=0)
+    _tell(names, [f"    {'':{width}}  {one.what}. {one.remedy}." for one in parity(_views(names))])
+
+
+def _tell(names: list[str], more: Sequence[str] = ()) -> None:
+    width = max(map(len, names), default=0)
     lines = [f"    {name:{width}}  {_outcome(all_runs().get(name))}" for name in names]
-    lines += [f"    {'':{width}}  {one.what}. {one.remedy}." for one in parity(_views(names))]
-    print("\n--> sparkfleet:", *lines, sep="\n", file=sys.stderr)
+    if lines:
+        print("\n--> sparkfleet:", *lines, *more, sep="\n", file=sys.stderr)
 
 
 def _outcome(run: Run | None) -> str:
     if run is None:
         return "not reached, nothing was changed: see above why, and check address, user and key"
     if run.failed:
-        return f"failed at {run.failed}, see above" + (f" ({_things(run.done)} changed before)" if run.done else "")
+        before = f" ({_things(run.done)} changed before)" if run.done else ""
+        return f"failed at {run.failed}{before}{_why(run)}"
     if run.blocked:
         return f"blocked, nothing was changed. {run.blocked.splitlines()[0]}"
     if pending := run.pending():
         return f"{_things(pending)} to change"
     return f"ready, {_things(run.done)} changed" if run.done else "ready, nothing to change"
+
+
+def _why(run: Run) -> str:
+    """The reason in one line; what more was said of it stands further up."""
+    first, *more = run.why.splitlines() or [""]
+    if not first:
+        return ", see above"
+    return f": {first}" + (f" ({len(more)} more line{'s' * (len(more) > 1)} above)" if more else "")
+
+
+def troubles(names: list[str]) -> None:
+    """A line for each host that failed, was blocked or not reached, and why; nothing where there is none.
+
+    It comes after all else: the last that is read must not be that all is well.
+    """
+    sys.stdout.flush()
+    runs = {name: all_runs().get(name) for name in names}
+    _tell([name for name, run in runs.items() if run is None or run.failed or run.refused])
 
 
 def _things(changes: Sequence[Change]) -> str:
@@ -78,8 +102,9 @@ def document(names: list[str]) -> FleetStatus:
 
 
 def table(names: list[str]) -> None:
-    """The fleet: a line for each host and each recipe, and what there is to read."""
+    """The fleet: a line for each host and each recipe, and what there is to read; at last, what went wrong."""
     _show(document(names))
+    troubles(names)
 
 
 def _show(seen: FleetStatus) -> None:

@@ -10,10 +10,11 @@ from typing import Any
 
 import pytest
 from pyinfra.api import Config, Inventory, State
+from pyinfra.connectors.util import CommandOutput, OutputLine
 from pyinfra.context import ctx_host, ctx_state
 from syrupy.assertion import SnapshotAssertion
 
-from sparkfleet.agent.shapes import Author, Finding, Observed, ReleaseState, Served
+from sparkfleet.agent.shapes import Author, Finding, GarbageOrder, Observed, ReleaseState, Served
 from tests.unit import builders
 from tests.unit.status.conftest import NOW, Fleet
 
@@ -38,7 +39,13 @@ class Stage:
     monkeypatch: pytest.MonkeyPatch
 
     def play(
-        self, task: str, seen: Observed | None, after: Observed | None = None, trouble: str = "", **data: Any
+        self,
+        task: str,
+        seen: Observed | None,
+        after: Observed | None = None,
+        trouble: str = "",
+        failed: tuple[str, str] = ("", ""),
+        **data: Any,
     ) -> str:
         state = State(Inventory(([(NAME, {"deep": False, "report": None, **data})], {})), Config())
         host = state.inventory.get_host(NAME)
@@ -55,15 +62,25 @@ class Stage:
         with ctx_state.use(state), ctx_host.use(host):
             runpy.run_path(str(HOME / "tasks" / task))
         run.seen = after or run.seen
+        if failed[0]:
+            run.failed, run.why = failed
         ends[0]([NAME])
         told = self.capsys.readouterr()
-        return self.said.getvalue() + told.err + told.out
+        return self.said.getvalue() + told.out + told.err
 
 
 @pytest.fixture
 def stage(fleet: Fleet, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Iterator[Stage]:
     said = io.StringIO()
-    for room, name in ((operations, "order"), (verify, "_order"), (operations, "refuse"), (operations, "take_off")):
+    refuse = operations.refuse
+    monkeypatch.setattr(operations, "_refuse", lambda **_: None)
+
+    def refused(*told: str) -> None:
+        said.write(f"<refuse: {_texts(told)}>\n")
+        refuse(*told)
+
+    monkeypatch.setattr(operations, "refuse", refused)
+    for room, name in ((operations, "order"), (verify, "_order"), (operations, "take_off")):
         monkeypatch.setattr(room, name, lambda *told, name=name: said.write(f"<{name.strip('_')}: {_texts(told)}>\n"))
     monkeypatch.setattr(facts, "author", lambda: Author("r1", "ann"))
     monkeypatch.setattr(report, "author", lambda: Author("r1", "ann"))
@@ -127,6 +144,40 @@ def test_verify_that_fails(stage: Stage, snapshot: SnapshotAssertion) -> None:
     assert stage.play("verify.py", stage.fleet.good, replace(stage.fleet.good, verified=(bad,)), deep=True) == snapshot
 
 
+def test_a_failed_task_ends_with_the_reason(stage: Stage) -> None:
+    """The table says that all is well, for the engine serves: it must not be the last that is read."""
+    why = "vllm/x.py: differs from what was sealed\nvllm/y.py: missing\nDeploy again."
+    shown = stage.play("verify.py", stage.fleet.good, deep=True, failed=("deep", why))
+    assert "1 host: 1 ready" in shown
+    assert shown.endswith(
+        f"\n--> sparkfleet:\n    {NAME}  failed at deep: vllm/x.py: differs from what was sealed (2 more lines above)\n"
+    )
+
+
+def test_what_an_agent_says_of_a_failure_is_kept(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    state = State(Inventory(([(NAME, {})], {})), Config())
+    host = state.inventory.get_host(NAME)
+    plan = builders.plan(str(stage.fleet.lock))
+    run = facts.Run(host, plan, stage.fleet.wanted, replace(stage.fleet.good, agent=operations.agent_hash()))
+    lines = [OutputLine("stdout", "0.1 s  reading"), OutputLine("stderr", "x.py: differs"), OutputLine("stderr", "")]
+    monkeypatch.setattr(operations, "execute", lambda *_, **__: (False, CommandOutput(lines)))
+    monkeypatch.setattr(operations, "observe", lambda *_, **__: None)
+    assert not operations._carry_out(state, host, run, "deep", lambda *_: [GarbageOrder("", "", "", "", ())])
+    assert (run.failed, run.why) == ("deep", "x.py: differs")
+
+    def cut(*_: object, **__: object) -> None:
+        raise ConnectionError("gone")
+
+    monkeypatch.setattr(operations, "execute", cut)
+    assert not operations._take_measure(state, host, run, "bench", lambda *_: [GarbageOrder("", "", "", "", ())], id)
+    assert run.failed == "bench" and run.why.startswith("the connection was lost (gone)")
+    monkeypatch.setattr(facts, "_runs", {NAME: run})
+    report.troubles([NAME])
+    assert "failed at bench: the connection was lost (gone)." in capsys.readouterr().err
+
+
 def test_verify_of_a_blocked_host(stage: Stage, snapshot: SnapshotAssertion) -> None:
     assert stage.play("verify.py", blocked(stage.fleet)) == snapshot
 
@@ -156,6 +207,14 @@ def test_uninstall(stage: Stage, snapshot: SnapshotAssertion) -> None:
         stage.fleet.good, agent="", receipt=None, account=None, paths={}, releases=(), units=(), verified=(), current={}
     )
     assert stage.play("uninstall.py", served(stage.fleet), replace(gone, live=())) == snapshot
+
+
+def test_a_blocked_host_that_was_cleared_is_not_called_left_as_it_is(stage: Stage) -> None:
+    seen = replace(blocked(stage.fleet), live=())
+    assert "nothing was changed" not in stage.play("uninstall.py", seen)
+    unread = Finding("receipt", "stop", "the receipt cannot be read", "restore it")
+    shown = stage.play("uninstall.py", replace(seen, receipt=None, findings=(unread,)))
+    assert shown.endswith(f"{NAME}  blocked, nothing was changed. the receipt cannot be read. Remedy: restore it.\n")
 
 
 def test_uninstall_where_nothing_is(stage: Stage, snapshot: SnapshotAssertion) -> None:
