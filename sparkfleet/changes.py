@@ -10,6 +10,15 @@ from sparkfleet.desired import Desired
 
 ROLES = ("account", "wheels", "engine", "patches", "vocab", "weights", "service", "verify")
 
+#: What is found of a recipe whose process was verified and is about to give way to another, and of one without any.
+_VERIFIED, _NOT_RUNNING = "verified before", "not running yet"
+
+#: What is found of a recipe that is to be asked only because its unit is changed.
+FOLLOWS = frozenset({_VERIFIED, _NOT_RUNNING})
+
+#: What is found of a unit of ours that no recipe wants.
+RETIRED = "no recipe of this host any more"
+
 
 @dataclass(frozen=True)
 class Change:
@@ -35,7 +44,7 @@ def changes(wanted: Desired, seen: Observed) -> tuple[Change, ...]:
         *_vocab(wanted, seen),
         *_weights(wanted, seen),
         *service,
-        *_verify(wanted, seen, {change.thing for change in service}),
+        *_verify(wanted, seen, {change.thing: change.action for change in service}),
     )
 
 
@@ -118,7 +127,7 @@ def _weights(wanted: Desired, seen: Observed) -> Iterator[Change]:
 def _service(wanted: Desired, seen: Observed) -> Iterator[Change]:
     states = {state.name: state for state in seen.units}
     for name in retired(wanted, seen):
-        yield Change("service", name, "no recipe of this host any more", "stop and remove")
+        yield Change("service", name, RETIRED, "stop and remove")
     for unit in wanted.units:
         for file in unit.files:
             yield from _file("service", file, seen.paths.get(file.path))
@@ -174,15 +183,17 @@ def _suspect(unit: Unit, found: UnitState, seen: Observed) -> bool:
     return any(state and state.sha256 != file.sha256 and found.started >= state.mtime for file, state in states)
 
 
-def _verify(wanted: Desired, seen: Observed, touched: set[str]) -> Iterator[Change]:
+def _verify(wanted: Desired, seen: Observed, touched: dict[str, str]) -> Iterator[Change]:
     invocations = {state.name: state.invocation for state in seen.units}
     outcomes = {outcome.recipe: outcome for outcome in seen.verified}
     for expectation in wanted.expectations:
-        outcome = outcomes.get(expectation.recipe)
-        if expectation.unit in touched or not invocations.get(expectation.unit):
-            yield Change("verify", expectation.recipe, "not verified since it was started", "ask it")
-        elif reason := _unverified(outcome, invocations[expectation.unit]):
+        outcome, invocation = outcomes.get(expectation.recipe), invocations.get(expectation.unit)
+        if not invocation:
+            yield Change("verify", expectation.recipe, _NOT_RUNNING, "ask it")
+        elif reason := _unverified(outcome, invocation):
             yield Change("verify", expectation.recipe, reason, "ask it")
+        elif action := touched.get(expectation.unit):
+            yield Change("verify", expectation.recipe, _VERIFIED, f"ask it again after the {action}")
 
 
 def _unverified(outcome: Verified | None, invocation: str) -> str:

@@ -653,12 +653,16 @@ class Receipt:
 
 @dataclass(frozen=True)
 class Served:
-    """What a host served when all of it was verified: generation and release of each unit, and what was asked."""
+    """What a host served when all of it was verified: generation and release of each unit, and what was asked.
+
+    ``back``: it was not deployed last; the host was taken back to it.
+    """
 
     at: float
     units: dict[str, str]
     releases: dict[str, str]
     expectations: tuple[Expectation, ...]
+    back: bool = False
 
 
 @dataclass(frozen=True)

@@ -1,15 +1,19 @@
-"""Why a host is not as it should be: somebody changed it there, or what is wanted has changed here. Pure."""
+"""Why a host is not as it should be: somebody changed it there, it was taken back, the last deploy was cut off, or what
+is wanted has changed here. Pure.
+"""
 
 from collections.abc import Iterator
 from datetime import datetime, timezone
 
 from sparkfleet.agent.shapes import Observed, TextFile, Unit
-from sparkfleet.changes import Change, changes
+from sparkfleet.changes import FOLLOWS, RETIRED, Change, changes
 from sparkfleet.desired import Desired
 from sparkfleet.status.shapes import Drift
 
 #: Seconds: a file of ours is written shortly before the receipt that speaks of it, sometimes shortly after.
 _CLOSE = 60.0
+
+_BACK = "the host was taken back to what served before, and a deploy goes forward again"
 
 #: What a deploy does, as a sentence goes on.
 _DOES = {
@@ -35,7 +39,8 @@ def drift(wanted: Desired, seen: Observed) -> tuple[Drift, ...]:
     """Everything that differs on a host that was deployed to; nothing on one that never was."""
     if seen.receipt is None:
         return ()
-    return (*_live(wanted, seen), *(_drift(one, wanted, seen) for one in changes(wanted, seen)))
+    differences = (one for one in changes(wanted, seen) if one.found not in FOLLOWS)
+    return (*_live(wanted, seen), *(_drift(one, wanted, seen) for one in differences))
 
 
 def moment(at: float) -> str:
@@ -80,16 +85,35 @@ def _cause(change: Change, wanted: Desired, seen: Observed) -> str:
         at = seen.receipt.changed_at if seen.receipt else 0.0
         if ours or path.mtime > at + _CLOSE:
             return f"edited on the host, {moment(path.mtime)}"
-        return f"differs: {_newer(seen)}"
+        return f"differs: {_newer(change, seen)}"
     if change.found == "missing" and ours:
         return "missing: it was removed on the host"
     if change.found in ("missing", "runs from other settings") and ours is False:
-        return f"{change.found}: {_newer(seen)}"
+        return f"{change.found}: {_newer(change, seen)}"
+    if change.found == RETIRED and _is_taken_back(seen):
+        return f"{change.found}: {_BACK}"
     return change.found
 
 
-def _newer(seen: Observed) -> str:
-    return f"what is wanted has changed since {deployed(seen)}"
+def _newer(change: Change, seen: Observed) -> str:
+    """Why what is wanted is not what was laid down."""
+    if _is_taken_back(seen):
+        return _BACK
+    if _came_to_its_end(seen):
+        return f"what is wanted has changed since {deployed(seen)}"
+    if change.found == "missing":
+        return f"the last deploy did not get to it, or it is wanted only since then ({deployed(seen)})"
+    return f"what is wanted has changed since {deployed(seen)}, or that deploy did not get to it"
+
+
+def _is_taken_back(seen: Observed) -> bool:
+    return any(one.back and one.units == seen.current for one in seen.served[-1:])
+
+
+def _came_to_its_end(seen: Observed) -> bool:
+    """Whether the last that was written down on the host is that all there was verified, as a deploy ends."""
+    at = seen.receipt.changed_at if seen.receipt else 0.0
+    return any(one.units == seen.current and at <= one.at + _CLOSE for one in seen.served[-1:])
 
 
 def _is_as_laid_down(change: Change, wanted: Desired, seen: Observed) -> bool | None:

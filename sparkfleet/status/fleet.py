@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from sparkfleet import fleet
 from sparkfleet.agent.shapes import Finding, Live, Observed, UnitState, Verified
-from sparkfleet.changes import changes
+from sparkfleet.changes import changes, retired
 from sparkfleet.desired import Desired
 from sparkfleet.plan import HostPlan, RecipePlan
 from sparkfleet.status.drift import deployed, drift
@@ -67,12 +67,34 @@ def _recipes(view: View, seen: Observed, now: float) -> Iterator[RecipeStatus]:
     units = {state.name: state for state in seen.units}
     live = {one.recipe: one for one in seen.live}
     verified = {one.recipe: one for one in seen.verified}
-    for one in view.plan.recipes:
+    for one in (*map(_planned, view.plan.recipes), *_left(view, seen)):
         yield _recipe(one, units.get(one.unit), live.get(one.name), verified.get(one.name), now)
 
 
+@dataclass(frozen=True)
+class _Row:
+    """A recipe as far as the table is about it."""
+
+    name: str
+    engine: str
+    unit: str
+    running: bool
+
+
+def _planned(one: RecipePlan) -> _Row:
+    return _Row(one.name, one.engine, one.unit, one.running)
+
+
+def _left(view: View, seen: Observed) -> Iterator[_Row]:
+    """Units of ours on the host that no recipe wants any more: they may serve all the same, after a rollback say."""
+    engines = {unit: one.name.rpartition("-")[0] or one.name for one in seen.releases for unit in one.users}
+    for unit in retired(view.wanted, seen):
+        name = unit.removeprefix("vllm-").removesuffix(".service")
+        yield _Row(name, engines.get(unit, ""), unit, running=True)
+
+
 def _recipe(
-    one: RecipePlan, unit: UnitState | None, live: Live | None, verified: Verified | None, now: float
+    one: _Row, unit: UnitState | None, live: Live | None, verified: Verified | None, now: float
 ) -> RecipeStatus:
     if unit is None or unit.load == "not-found":
         return RecipeStatus(one.name, one.engine, "not deployed", live.difference if live else "")
@@ -101,7 +123,7 @@ def _recipe(
     )
 
 
-def _state(one: RecipePlan, unit: UnitState, live: Live) -> tuple[str, str]:
+def _state(one: _Row, unit: UnitState, live: Live) -> tuple[str, str]:
     """In a word, and what else there is to say."""
     if unit.active == "active":
         if live.silence:

