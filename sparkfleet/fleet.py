@@ -30,14 +30,17 @@ def parity(
     fleet: Mapping[str, Observed],
     engines: Mapping[str, Mapping[str, str]],
     groups: Mapping[str, Collection[str]],
+    addresses: Mapping[str, str],
 ) -> tuple[Finding, ...]:
     """What differs between hosts that should be alike, and what is alike on hosts that should differ.
 
     ``engines`` names, by recipe, the release that each host is to run it from; ``groups`` the lists of the inventory
-    that each host is in. Hosts of one list should be alike; no two hosts at all may be twins.
+    that each host is in; ``addresses`` where each is connected to. Hosts of one list should be alike; no two hosts at
+    all may be twins, and no two names should be those of one machine.
     """
     differences = dict.fromkeys(one for names in _lists(fleet, groups) for one in _differences(fleet, engines, names))
-    return (*differences, *_doubles(fleet))
+    machines = _machines(fleet, addresses)
+    return (*differences, *_aliases(machines, addresses), *_doubles({names[0]: fleet[names[0]] for names in machines}))
 
 
 def _lists(fleet: Mapping[str, Observed], groups: Mapping[str, Collection[str]]) -> Iterator[list[str]]:
@@ -63,6 +66,41 @@ def _differences(
     for recipe, releases in engines.items():
         if found := _apart({name: releases.get(name) for name in names}, f"engine of {recipe}"):
             yield Finding("unequal-engine", "warn", found, "give all hosts of a recipe one engine and one Python")
+
+
+def _machines(fleet: Mapping[str, Observed], addresses: Mapping[str, str]) -> list[list[str]]:
+    """The names of each machine."""
+    machines: list[list[str]] = []
+    for name in fleet:
+        for names in machines:
+            if _is_one(fleet, addresses, names[0], name):
+                names.append(name)
+                break
+        else:
+            machines.append([name])
+    return machines
+
+
+def _is_one(fleet: Mapping[str, Observed], addresses: Mapping[str, str], name: str, other: str) -> bool:
+    """Whether two names are of one machine: they have one address, or all that no two machines have alike.
+
+    Two that were started apart are not, whatever their address: each may be behind a jump host of its own.
+    """
+    one, two = (fleet[each].machine.system for each in (name, other))
+    if one.boot_id and two.boot_id and one.boot_id != two.boot_id:
+        return False
+    marks = (one.boot_id, one.machine_id, one.host_key)
+    return (name in addresses and addresses[name] == addresses.get(other)) or (
+        all(marks) and marks == (two.boot_id, two.machine_id, two.host_key)
+    )
+
+
+def _aliases(machines: Iterable[list[str]], addresses: Mapping[str, str]) -> Iterator[Finding]:
+    for names in machines:
+        if len(names) > 1:
+            where = ", ".join(dict.fromkeys(addresses[name] for name in names if name in addresses))
+            text = f"{_list(names)} are one machine" + (f" ({where})" if where else "")
+            yield Finding("one-machine", "warn", text, "leave one of these names in the inventory")
 
 
 def _doubles(fleet: Mapping[str, Observed]) -> Iterator[Finding]:

@@ -277,6 +277,30 @@ def check_suppliers(plans: Iterable[HostPlan], known: Collection[str]) -> None:
             )
 
 
+def address(name: str, data: Mapping[str, object]) -> str:
+    """Where pyinfra connects to for the host ``name`` with this data."""
+    host, port = str(data.get("ssh_hostname") or name).lower(), str(data.get("ssh_port") or 22)
+    return host if port == "22" else f"{host} port {port}"
+
+
+def check_addresses(plans: Iterable[HostPlan], inventory: Mapping[str, Mapping[str, object]]) -> None:
+    """Raises UserError, naming the hosts, when names with one address are to be different things.
+
+    ``inventory``: the data of each host.
+    """
+    at: dict[str, list[HostPlan]] = {}
+    for plan in plans:
+        at.setdefault(address(plan.host, inventory[plan.host]), []).append(plan)
+    troubles = [
+        f"{', '.join(plan.host for plan in found)}: these names have one address, {where}, and different plans: each "
+        f"deploy would undo the other's. Leave one of them in the inventory, or give each its own machine's address."
+        for where, found in at.items()
+        if any(plan.model_copy(update={"host": found[0].host}) != found[0] for plan in found)
+    ]
+    if troubles:
+        raise UserError("\n".join(troubles))
+
+
 def _supply(host: str, chosen: Settings) -> Supply:
     start = chosen.wheels_from
     if start in ("host", host):  # said for a whole group, it means its own directory to the one that has it

@@ -7,7 +7,7 @@ With `--json` as the first option, the document on standard output instead (docs
 
 from roles._lib import benches, operations, runs
 
-run = runs.observed(at_end=benches.at_end())
+run = runs.observed(at_end=benches.at_end(), looks_only=True)
 if run.blocked:
     operations.refuse(run.blocked, "bench", "a host that does not pass is not measured")
 elif run.plan.recipes:

@@ -8,4 +8,4 @@ from pyinfra import host
 
 from roles._lib import report, runs
 
-runs.observed(at_end=report.status(host.data.report), live=True)
+runs.observed(at_end=report.status(host.data.report), live=True, looks_only=True)

@@ -12,6 +12,7 @@ from pathlib import Path
 from roles._lib.facts import Run, all_runs, author
 from sparkfleet.changes import Change
 from sparkfleet.errors import UserError
+from sparkfleet.plan import address
 from sparkfleet.status.fleet import View, fleet_status, parity
 from sparkfleet.status.shapes import FleetStatus
 
@@ -130,4 +131,7 @@ def _views(names: list[str]) -> dict[str, View | None]:
 
 
 def _view(run: Run | None) -> View | None:
-    return View(run.plan, run.wanted, run.seen, run.trouble, tuple(run.host.groups)) if run else None
+    if run is None:
+        return None
+    where = address(run.host.name, run.host.data.dict())
+    return View(run.plan, run.wanted, run.seen, run.trouble, tuple(run.host.groups), where)

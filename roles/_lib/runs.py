@@ -12,21 +12,26 @@ from roles._lib.inventories import Refused
 from roles._lib.wheel_sources import outside
 from sparkfleet.errors import UserError
 from sparkfleet.lint.findings import Finding, Unfit
-from sparkfleet.plan import HostPlan, check_suppliers, plan_host
+from sparkfleet.plan import HostPlan, check_addresses, check_suppliers, plan_host
 
 _plans: dict[str, HostPlan] = {}
 
 
-def observed(at_end: Callable[[list[str]], None] = report.outcome, may_settle: bool = False, live: bool = False) -> Run:
+def observed(
+    at_end: Callable[[list[str]], None] = report.outcome,
+    may_settle: bool = False,
+    live: bool = False,
+    looks_only: bool = False,
+) -> Run:
     """This host, observed. The first call plans every host of the run, and has ``at_end`` told their names at the end.
     ``may_settle``: the agent may be laid down on a host that passes preflight, in a run that is not a dry one.
-    ``live``: engines are asked what they are doing.
+    ``live``: engines are asked what they are doing. ``looks_only``: the run changes nothing on any host.
 
     Raises Refused, which ends the run for all hosts, when the data of any cannot be planned: nothing has been
     asked or changed anywhere then.
     """
     if not _plans:
-        _plan_all()
+        _plan_all(looks_only)
         atexit.register(lambda: at_end([one.name for one in state.inventory if state.is_host_in_limit(one)]))
     run = all_runs().get(host.name)
     if run:
@@ -36,7 +41,7 @@ def observed(at_end: Callable[[list[str]], None] = report.outcome, may_settle: b
     return begin(one, plan, adopt and not outside(one, plan), live)
 
 
-def _plan_all() -> None:
+def _plan_all(looks_only: bool) -> None:
     if "--no-wait" in sys.argv:
         raise Refused("--no-wait: pyinfra then ends with status 0 when a host fails. Run without it.")
     troubles: list[str] = []
@@ -54,6 +59,8 @@ def _plan_all() -> None:
     if not troubles:
         try:
             check_suppliers(plans.values(), [one.name for one in state.inventory])
+            if not looks_only:
+                check_addresses(plans.values(), {name: state.inventory.get_host(name).data.dict() for name in plans})
         except UserError as error:
             troubles.append(str(error))
     if troubles:

@@ -9,7 +9,7 @@ from rich.table import Table
 
 from sparkfleet.cli.errors import explained
 from sparkfleet.inventory import hosts
-from sparkfleet.plan import GIB, HostPlan, check_suppliers, plan_host
+from sparkfleet.plan import GIB, HostPlan, check_addresses, check_suppliers, plan_host
 
 
 @click.command()
@@ -18,7 +18,9 @@ from sparkfleet.plan import GIB, HostPlan, check_suppliers, plan_host
 @explained
 def command(inventory: str, as_json: bool) -> None:
     """Show what should be true on each host of INVENTORY. No host is contacted."""
-    plans = [plan_host(name, data) for name, data in hosts(inventory).items()]
+    found = hosts(inventory)
+    plans = [plan_host(name, data) for name, data in found.items()]
+    check_addresses(plans, found)
     check_suppliers(plans, [plan.host for plan in plans])
     if as_json:
         click.echo(json.dumps([plan.model_dump(mode="json") for plan in plans], indent=1))

@@ -16,7 +16,7 @@ from sparkfleet.status.shapes import SCHEMA, FleetStatus, HostStatus, RecipeStat
 class View:
     """A host that was reached: what it should be, and what it is, or the ``trouble`` with asking it.
 
-    ``groups``: the lists of the inventory that it is in.
+    ``groups``: the lists of the inventory that it is in; ``address``: where it was connected to.
     """
 
     plan: HostPlan
@@ -24,6 +24,7 @@ class View:
     seen: Observed | None
     trouble: str = ""
     groups: tuple[str, ...] = ()
+    address: str = ""
 
 
 def fleet_status(views: Mapping[str, View | None], at: float, revision: str) -> FleetStatus:
@@ -39,7 +40,9 @@ def parity(views: Mapping[str, View | None]) -> tuple[Finding, ...]:
         for one in view.plan.recipes if view else ():
             engines.setdefault(one.name, {})[name] = one.release
     seen = {name: view.seen for name, view in views.items() if view and view.seen}
-    return fleet.parity(seen, engines, {name: view.groups for name, view in views.items() if view})
+    groups = {name: view.groups for name, view in views.items() if view}
+    addresses = {name: view.address for name, view in views.items() if view and view.address}
+    return fleet.parity(seen, engines, groups, addresses)
 
 
 def host_status(view: View | None, at: float) -> HostStatus:

@@ -42,3 +42,16 @@ def test_an_inventory_that_is_no_inventory(tmp_path: Path, text: str, monkeypatc
     assert shown.exit_code in (0, 2)
     assert not (HOME / "pyinfra-debug.log").exists()
     assert "Traceback (most recent call last)" not in shown.output or "pyinfra cannot read" in shown.output
+
+
+def test_names_of_one_address_are_to_be_one_thing(tmp_path: Path, lock: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def inventory(recipes: str, where: str) -> str:
+        data = f'"lock": {lock!r}, "ssh_port": 2222'
+        one = f'("a", {{"ssh_hostname": "Spark.lan", "recipes": ["tiny-llama"], {data}}})'
+        return f'sparks = [{one}, ("b", {{"ssh_hostname": "{where}", "recipes": {recipes}, {data}}})]'
+
+    shown = plan(tmp_path, inventory("[]", "spark.lan"), monkeypatch)
+    assert shown.exit_code == 2
+    assert "a, b: these names have one address, spark.lan port 2222, and different plans" in shown.output
+    assert plan(tmp_path, inventory('["tiny-llama"]', "spark.lan"), monkeypatch).exit_code == 0
+    assert plan(tmp_path, inventory("[]", "other.lan"), monkeypatch).exit_code == 0

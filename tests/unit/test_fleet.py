@@ -29,8 +29,8 @@ def test_hosts_that_are_alike_and_are_not_twins() -> None:
         "b": seen(system__machine_id="2", system__host_key="2"),
         "c": seen(system__machine_id=None, system__host_key=None, release__ota=None),
     }
-    assert parity(fleet, {"r": {"a": "x-1", "b": "x-1"}}, {}) == ()
-    assert parity({}, {}, {}) == ()
+    assert parity(fleet, {"r": {"a": "x-1", "b": "x-1"}}, {}, {}) == ()
+    assert parity({}, {}, {}, {}) == ()
 
 
 def test_each_difference_is_told_with_its_hosts() -> None:
@@ -39,7 +39,7 @@ def test_each_difference_is_told_with_its_hosts() -> None:
         "b": seen(system__machine_id="1", system__host_key="2", gpu__driver="580.173.02", release__ota="7.4.0"),
         "c": seen(system__machine_id="3", system__host_key="2", kernel__running="6.17.0-1021-nvidia"),
     }
-    found = {one.rule: one.what for one in parity(fleet, {"r": {"a": "x-1", "c": "x-2"}}, {})}
+    found = {one.rule: one.what for one in parity(fleet, {"r": {"a": "x-1", "c": "x-2"}}, {}, {})}
     assert set(found) == {
         "unequal-driver",
         "unequal-kernel",
@@ -58,19 +58,40 @@ def test_hosts_of_other_lists_may_differ_and_may_not_be_twins() -> None:
     fleet = {
         "a": seen(system__machine_id="1", **old),
         "b": seen(system__machine_id="2", **old),
-        "c": seen(system__machine_id="1", **new),
+        "c": seen(system__machine_id="1", system__boot_id="b1", **new),
         "d": seen(system__machine_id="4", **new),
         "e": seen(system__machine_id="5", **old),
     }
     engines = {"r": {"a": "x-1", "c": "x-2", "d": "x-3"}}
     lists = {"a": ("all", "left"), "b": ("all", "left"), "c": ("all", "right"), "d": ("all", "right"), "e": ("all",)}
-    found = [one.what for one in parity(fleet, engines, lists)]
+    found = [one.what for one in parity(fleet, engines, lists, {})]
     assert [one for one in found if "differs" in one] == ["engine of r differs: x-2 on c; x-3 on d"]
     assert [one for one in found if "machine-id" in one] == [
         "a, c have one machine-id: images of some makers were copied with it"
     ]
     lists["d"] = ("all", "right", "left")
-    assert "driver differs: 580.142 on a, b; 580.173.02 on d" in {one.what for one in parity(fleet, engines, lists)}
+    assert "driver differs: 580.142 on a, b; 580.173.02 on d" in {one.what for one in parity(fleet, engines, lists, {})}
     twice = {name: ("all", "sparks") for name in fleet}
-    differences = [one.what for one in parity(fleet, {}, twice) if "differs" in one.what]
+    differences = [one.what for one in parity(fleet, {}, twice, {}) if "differs" in one.what]
     assert differences == ["driver differs: 580.142 on a, b, e; 580.173.02 on c, d"]
+
+
+def test_two_names_of_one_machine_are_no_twins() -> None:
+    fleet = {name: seen() for name in ("b", "a", "c", "d")}
+    fleet["c"] = seen(system__boot_id="b1")  # a copy of the others
+    fleet["d"] = seen(system__boot_id="b2", system__machine_id="4", system__host_key="4")
+    found = parity(fleet, {}, {}, {"a": "192.0.2.11", "b": "spark.local", "c": "192.0.2.12", "d": "192.0.2.12"})
+    assert [(one.what, one.remedy) for one in found if one.rule == "one-machine"] == [
+        ("a, b are one machine (spark.local, 192.0.2.11)", "leave one of these names in the inventory")
+    ]
+    assert [one.what.partition(":")[0] for one in found if one.rule != "one-machine"] == [
+        "b, c have one machine-id",
+        "b, c have one SSH host key",
+    ]
+
+
+def test_one_address_is_one_machine_where_a_host_does_not_say_who_it_is() -> None:
+    fleet = {"a": seen(system__boot_id=None), "b": seen(system__host_key=None)}
+    assert [one.rule for one in parity(fleet, {}, {}, {"a": "192.0.2.11", "b": "192.0.2.11"})] == ["one-machine"]
+    apart = parity(fleet, {}, {}, {"a": "192.0.2.11", "b": "192.0.2.11 port 2222"})
+    assert [one.rule for one in apart] == ["one-machine-id"]

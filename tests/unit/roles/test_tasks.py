@@ -37,6 +37,7 @@ class Stage:
     said: io.StringIO
     capsys: pytest.CaptureFixture[str]
     monkeypatch: pytest.MonkeyPatch
+    looks_only: bool | None = None
 
     def play(
         self,
@@ -53,8 +54,9 @@ class Stage:
         run = facts.Run(host, plan, self.fleet.wanted, seen, trouble)
         ends: list[Callable[[list[str]], None]] = []
 
-        def observed(at_end: Callable[[list[str]], None], live: bool = False) -> facts.Run:
+        def observed(at_end: Callable[[list[str]], None], live: bool = False, looks_only: bool = False) -> facts.Run:
             ends.append(at_end)
+            self.looks_only = looks_only
             return run
 
         self.monkeypatch.setattr(runs, "observed", observed)
@@ -228,3 +230,12 @@ def test_a_host_whose_answer_is_odd_does_not_stop_the_others(fleet: Fleet, monke
     monkeypatch.setattr(facts, "ask", lambda *_: f'{facts.ANSWER}{{"schema": true}}')
     facts.observe(run, adopt=False)
     assert run.seen is None and "something else than the observed state" in run.blocked
+
+
+@pytest.mark.parametrize(
+    ("task", "looks_only"),
+    [("status", True), ("verify", True), ("gc", False), ("rollback", False), ("uninstall", False)],
+)
+def test_what_a_task_may_change(stage: Stage, task: str, looks_only: bool) -> None:
+    stage.play(f"{task}.py", served(stage.fleet))
+    assert stage.looks_only is looks_only
