@@ -3,7 +3,7 @@
 With `--data deep=true` every file of the releases in use is read first and compared by hash: a minute or two.
 """
 
-from pyinfra import host
+from pyinfra import host, logger
 
 from roles import verify
 from roles._lib import operations, report, runs
@@ -11,6 +11,9 @@ from roles._lib import operations, report, runs
 run = runs.observed(at_end=report.table, looks_only=True)
 if run.blocked:
     operations.refuse(run.blocked)
+elif run.undeployed:
+    logger.error(f"{host.print_prefix}{run.undeployed}")
+    operations.refuse(run.undeployed, "verify", "what is not deployed cannot be asked")
 else:
     if host.data.deep:
         verify.read_all()

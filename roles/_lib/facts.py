@@ -54,6 +54,16 @@ class Run:
         return changes(self.wanted, self.seen) if self.seen and not self.blocked else ()
 
     @property
+    def undeployed(self) -> str:
+        """Why there is nobody to ask on this host: none of its recipes has a unit; empty if one has, or it has none."""
+        there = {one.name for one in self.seen.units if one.load != "not-found"} if self.seen else set()
+        names = [one.recipe for one in self.wanted.units]
+        if not names or any(one.name in there for one in self.wanted.units):
+            return ""
+        verb = "is" if len(names) == 1 else "are"
+        return f"{', '.join(names)} {verb} not deployed on this host. Run deploy.py first, with the same inventory."
+
+    @property
     def blocked(self) -> str:
         """Why nothing may be changed on this host; empty if it may."""
         if self.trouble or self.seen is None:

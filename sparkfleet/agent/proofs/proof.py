@@ -12,7 +12,7 @@ from ..services.units import look
 from ..shapes import Author, Expectation, Prompt, Speed, UnitState, Verified
 from . import canary, live, serving
 from .canary import Answer
-from .serving import Engine, NotServing
+from .serving import Engine, NotServing, Silent
 
 #: What speed is measured with; what it says does not matter, so it may go on beyond its end.
 _TALK = Prompt("speed", "Tell me a long story about a lighthouse.", "", "", 0, stream=True)
@@ -46,7 +46,12 @@ def check(expectation: Expectation, state: UnitState, engine: Engine) -> str:
     """Raise NotServing when the right process does not serve the right model, or said while it started that it is not
     what it should be. What is returned is to be said of it all the same, if anything is.
     """
-    found = serving.models(engine)
+    if state.load == "not-found":
+        raise NotServing(f"{expectation.unit} is not on this host: it is not deployed. Deploy first")
+    try:
+        found = serving.models(engine)
+    except Silent as error:
+        raise Silent(f"{error}{_idle(state)}") from None
     if list(found) != [expectation.model]:
         raise NotServing(f"expected the model {expectation.model}, found {', '.join(found) or 'none'}")
     if not ports.is_held_by(state.pid, expectation.port):
@@ -60,6 +65,16 @@ def check(expectation: Expectation, state: UnitState, engine: Engine) -> str:
     if wrong:
         raise NotServing(wrong)
     return note
+
+
+def _idle(state: UnitState) -> str:
+    """What is to be added where nobody answers: its unit does not run."""
+    if state.active == "active":
+        return ""
+    return (
+        f". {state.name} is {state.active} ({state.result}): see `journalctl -u {state.name}`; "
+        f"`sudo systemctl start {state.name}` starts it"
+    )
 
 
 def _proven(expectation: Expectation, state: UnitState) -> bool:

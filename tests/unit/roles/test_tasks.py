@@ -146,6 +146,22 @@ def test_verify_that_fails(stage: Stage, snapshot: SnapshotAssertion) -> None:
     assert stage.play("verify.py", stage.fleet.good, replace(stage.fleet.good, verified=(bad,)), deep=True) == snapshot
 
 
+@pytest.mark.parametrize("task", ["verify.py", "bench.py"])
+def test_what_is_not_deployed_is_neither_asked_nor_measured(
+    stage: Stage, task: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(operations, "measure", lambda *_: pytest.fail("measured"))
+    good = stage.fleet.good
+    gone = replace(good.units[0], load="not-found", active="inactive", invocation="", pid=0)
+    for units in ((), (gone,)):
+        shown = stage.play(task, replace(good, units=units, live=(), verified=()), deep=True)
+        assert shown.endswith(
+            f"{NAME}  failed at {task[:-3]}: tiny-llama is not deployed on this host. "
+            "Run deploy.py first, with the same inventory.\n"
+        )
+        assert "<order" not in shown
+
+
 def test_a_failed_task_ends_with_the_reason(stage: Stage) -> None:
     """The table says that all is well, for the engine serves: it must not be the last that is read."""
     why = "vllm/x.py: differs from what was sealed\nvllm/y.py: missing\nDeploy again."
