@@ -115,9 +115,11 @@ def desired(plan: HostPlan, limits: TextFile, units: Callable[[HostPlan], tuple[
     )
 
 
-def question(wanted: Desired, now: float, author: Author, adopt: bool, live: bool = False) -> Question:
+def question(
+    wanted: Desired, now: float, author: Author, adopt: bool, live: bool = False, leaving: RemovalOrder | None = None
+) -> Question:
     """What the agent must look at for ``wanted``. ``adopt`` lets it settle on a host that passes preflight; ``live``:
-    engines are asked what they are doing.
+    engines are asked what they are doing; ``leaving``: what that order would remove is told.
     """
     files = [file.path for file in wanted.account.files]
     files += [file.path for unit in wanted.units for file in unit.files]
@@ -136,6 +138,7 @@ def question(wanted: Desired, now: float, author: Author, adopt: bool, live: boo
         models=tuple(_glance(model) for model in wanted.weights),
         units=tuple(unit.name for unit in wanted.units),
         serving=tuple(replace(one, journal=(), prompts=()) for one in wanted.expectations) if live else (),
+        removal=leaving,
     )
 
 
@@ -148,8 +151,9 @@ def removal(keep: Collection[str]) -> RemovalOrder:
     """The order to take off a host what is ours, but for weights or logs if they are to be kept."""
     trees = [f"{OPT}/{name}" for name in ("releases", "tools", "vocab")]
     trees += [f"{STATE}/{name}" for name in ("wheels", "generations", "home")] + [CACHES]
-    trees += [tree for name, tree in (("weights", MODELS), ("logs", LOGS)) if name not in keep]
-    return RemovalOrder(AGENT, tuple(trees), (OPT, STATE, ETC, MODELS, LOGS))
+    kept = tuple(tree for name, tree in (("weights", MODELS), ("logs", LOGS)) if name in keep)
+    asked = tuple(tree for tree in (MODELS, LOGS) if tree not in kept)
+    return RemovalOrder(AGENT, RELEASES, tuple(trees), asked, kept, (OPT, STATE, ETC, MODELS, LOGS))
 
 
 def _requirements(plan: HostPlan) -> Requirements:

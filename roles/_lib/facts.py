@@ -25,7 +25,7 @@ from sparkfleet.agent.__main__ import ANSWER
 from sparkfleet.agent.shapes import Author, Observed
 from sparkfleet.bundle import NO_PYTHON, OTHER_AGENT, carried_agent, installed_agent
 from sparkfleet.changes import Change, changes
-from sparkfleet.desired import Desired, question
+from sparkfleet.desired import Desired, question, removal
 from sparkfleet.plan import HostPlan
 
 
@@ -34,7 +34,7 @@ class Run:
     """One host in this run: what it should be, what it is, and how far it got.
 
     ``failed``: the role that it failed at, ``why`` what was said of that; ``refused``: nothing was tried. ``live``: its
-    engines are asked, too.
+    engines are asked, too; ``removing``: what an uninstall would remove is told.
     """
 
     host: Host
@@ -47,6 +47,7 @@ class Run:
     refused: bool = False
     mending: bool = False
     live: bool = False
+    removing: bool = False
     done: list[Change] = field(default_factory=list)
 
     def pending(self) -> tuple[Change, ...]:
@@ -85,16 +86,18 @@ def all_runs() -> dict[str, Run]:
     return _runs
 
 
-def begin(host: Host, plan: HostPlan, adopt: bool, live: bool) -> Run:
+def begin(host: Host, plan: HostPlan, adopt: bool, live: bool, removing: bool) -> Run:
     """Observe ``host`` for the first time in this run."""
-    run = _runs[host.name] = Run(host, plan, render.desired_of(plan), live=live)
+    run = _runs[host.name] = Run(host, plan, render.desired_of(plan), live=live, removing=removing)
     observe(run, adopt)
     return run
 
 
 def observe(run: Run, adopt: bool) -> None:
     """Look at the host anew. ``adopt``: the agent may settle there if it passes preflight."""
-    answer = ask(run, "observe", wire.encode(question(run.wanted, time.time(), author(), adopt, run.live)))
+    leaving = removal(run.plan.uninstall_keeps) if run.removing else None
+    asked = question(run.wanted, time.time(), author(), adopt, run.live, leaving)
+    answer = ask(run, "observe", wire.encode(asked))
     try:
         run.seen, run.trouble = None, answer
         if answer.startswith(ANSWER):

@@ -22,10 +22,12 @@ def observed(
     may_settle: bool = False,
     live: bool = False,
     looks_only: bool = False,
+    removing: bool = False,
 ) -> Run:
     """This host, observed. The first call plans every host of the run, and has ``at_end`` told their names at the end.
     ``may_settle``: the agent may be laid down on a host that passes preflight, in a run that is not a dry one.
     ``live``: engines are asked what they are doing. ``looks_only``: the run changes nothing on any host.
+    ``removing``: the host tells what an uninstall would remove.
 
     Raises Refused, which ends the run for all hosts, when the data of any cannot be planned: nothing has been
     asked or changed anywhere then.
@@ -38,7 +40,7 @@ def observed(
         return run
     one, plan = state.inventory.get_host(host.name), _plans[host.name]  # pyinfra's `host` is the one it is busy with
     adopt = may_settle and not state.should_check_for_changes() and not is_dry()
-    return begin(one, plan, adopt and not outside(one, plan), live)
+    return begin(one, plan, adopt and not outside(one, plan), live, removing)
 
 
 def _plan_all(looks_only: bool) -> None:

@@ -13,7 +13,7 @@ from .models import vocab, weights
 from .paths import look, sha256
 from .releases import release
 from .services import generations, units
-from .shapes import SCHEMA, Finding, Live, Observed, Question, Receipt, Requirements, UnitState, WeightsState
+from .shapes import SCHEMA, Finding, Live, Observed, Question, Receipt, Removal, Requirements, UnitState, WeightsState
 
 #: Where the agent lives on a host once a deploy has passed preflight.
 HOME = Path("/opt/sparkfleet/agent.pyz")
@@ -52,6 +52,7 @@ def observe(question: Question) -> Observed:
         current=generations.digests(content),
         wheels=brought,
         live=_live(question, states, seen),
+        removal=None if broken else _removal(question),
     )
 
 
@@ -63,6 +64,14 @@ def _live(question: Question, states: tuple[UnitState, ...], seen: Machine) -> t
     there = {state.name: state for state in states}
     asked = [one for one in question.serving if one.unit in there]
     return tuple(moment.look(one, there[one.unit], seen.processes.ports) for one in asked)
+
+
+def _removal(question: Question) -> Removal | None:
+    if question.removal is None:
+        return None
+    from .services import removal
+
+    return removal.look(question.removal)
 
 
 def _wheels(question: Question, needs: Requirements, present: set[str]) -> tuple[tuple[str, ...], Requirements]:

@@ -340,11 +340,29 @@ class GarbageOrder:
 
 @dataclass(frozen=True)
 class RemovalOrder:
-    """Take off a host what is ours: ``trees`` with all that is in them, ``directories`` if nothing is left in them."""
+    """Take off a host what is ours: ``trees`` with all that is in them, ``directories`` if nothing is left in them.
+
+    ``releases`` is the tree of them. Weights and logs, which may outlive the rest, are trees in ``asked`` or ``kept``.
+    """
 
     agent: str
+    releases: str
     trees: tuple[str, ...]
+    asked: tuple[str, ...]
+    kept: tuple[str, ...]
     directories: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Removal:
+    """What a ``RemovalOrder`` comes to on a host, in a person's words: what goes, in order; what is kept as the order
+    says; what of ours has to be left, and why. ``lost``: why nothing can be removed.
+    """
+
+    goes: tuple[str, ...] = ()
+    kept: tuple[str, ...] = ()
+    left: tuple[str, ...] = ()
+    lost: str = ""
 
 
 @dataclass(frozen=True)
@@ -508,7 +526,7 @@ class Question:
     """Everything the agent must look at to answer with one observed state.
 
     ``serving``: recipes whose engines are asked what they are doing, and whose processes are compared with their
-    units; a deploy asks none.
+    units; a deploy asks none. ``removal``: what it would come to is told.
     """
 
     now: float
@@ -525,6 +543,7 @@ class Question:
     models: tuple[Glance, ...]
     units: tuple[str, ...]
     serving: tuple[Expectation, ...] = ()
+    removal: RemovalOrder | None = None
 
 
 # --- what is true ------------------------------------------------------------------------------------------------
@@ -669,7 +688,8 @@ class Served:
 class Observed:
     """The whole observed state of one host. ``vocab`` says what is wrong with its vocabularies, if anything is.
     ``served`` are the sets to go back to, oldest first; ``current`` is the generation of each unit that is laid down.
-    ``wheels`` are missing releases that all wheels are there for. ``live`` is empty where nobody asked for it.
+    ``wheels`` are missing releases that all wheels are there for. ``live`` is empty and ``removal`` is
+    None where nobody asked for it.
     """
 
     schema: int
@@ -688,6 +708,7 @@ class Observed:
     current: dict[str, str] = field(default_factory=dict)
     wheels: tuple[str, ...] = ()
     live: tuple[Live, ...] = ()
+    removal: Removal | None = None
 
     @property
     def blocked(self) -> bool:

@@ -1,6 +1,7 @@
 """A build that is disturbed in every way leaves nothing half done, and the next run converges."""
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -218,6 +219,12 @@ def test_without_rights_or_python_it_says_so(spark: Spark) -> None:
     assert "python3" in run.said and "Traceback" not in run.said
 
 
+def told(run: Outcome, word: str) -> list[str]:
+    """What an uninstall says it will ``remove`` or ``keep``, or says it ``removed`` or ``kept``."""
+    lines = re.sub(r"\x1b\[[0-9;]*m", "", run.said).splitlines()
+    return [found[1] for line in lines if (found := re.search(rf"(?:\] | s  ){word} (.*)", line))]
+
+
 def test_uninstalled_the_host_is_as_it_was_before_all_this(lab: Lab, spark: Spark, before: set[str]) -> None:
     assert deploy(spark).status == 0
     files, process = spark.files(), spark.process(UNIT)
@@ -231,6 +238,7 @@ def test_uninstalled_the_host_is_as_it_was_before_all_this(lab: Lab, spark: Spar
     finally:
         lab.set_scenario(spark.host, "good")
     assert kept.status == 0, kept.said
+    assert told(dry, "remove") == told(kept, "removed") and told(dry, "keep") == told(kept, "kept") != []
     left = names(spark) - before
     assert {path for path in left if not path.startswith(("/var/lib/sparkfleet", "/var/log/sparkfleet"))} == set()
     assert any(path.endswith("tiny-llama/model.safetensors") for path in left)
@@ -239,6 +247,9 @@ def test_uninstalled_the_host_is_as_it_was_before_all_this(lab: Lab, spark: Spar
 
     again = deploy(spark)  # what stayed is taken up again
     assert again.status == 0, again.said
+    assert pyinfra("tasks/uninstall.py", "--limit", spark.name, json_output=False).status == 0
+    nothing = pyinfra("tasks/uninstall.py", "--limit", spark.name, json_output=False)
+    assert told(nothing, "keep") == told(kept, "kept") and "nothing more of sparkfleet is on this host" in nothing.said
     gone = pyinfra("tasks/uninstall.py", "--limit", spark.name, "--data", "uninstall_keeps=[]", json_output=False)
     assert gone.status == 0, gone.said
     assert names(spark) ^ before == set()

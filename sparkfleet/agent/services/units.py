@@ -223,11 +223,11 @@ def _tell_while(process: "subprocess.Popen[str]", unit: Unit) -> None:
             shown = said
 
 
-def retire(name: str, entry: dict[str, Any]) -> None:
+def retire(name: str, entry: dict[str, Any], why: str = "no recipe of this host any more") -> None:
     """Stop and remove a unit of ours. Raises HostError when one of its files is somebody else's now."""
     if odd := [path for path in entry.get("files", []) if not is_ours(path)]:
         raise HostError(f"{name}: to be removed, but {odd[0]} is not ours any more (it lacks '{MARK}'). Move it away.")
-    say(f"removing {name}: no recipe of this host any more")
+    say(f"removing {name}: {why}")
     subprocess.run(("systemctl", "disable", "--now", name), stdin=subprocess.DEVNULL, capture_output=True, check=False)
     _remove(entry.get("files", []))
     run(("systemctl", "daemon-reload"))

