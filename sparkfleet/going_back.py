@@ -25,16 +25,32 @@ def target(seen: Observed, to: str | None) -> Served:
 
 
 def needless(seen: Observed, wanted: Collection[str], keep: int) -> tuple[ReleaseState, ...]:
-    """The releases to remove: not in use, not ``wanted``, not the last good one, not one of the newest ``keep`` others.
+    """The releases to remove: those that ``kept`` does not name.
 
-    A release that is damaged or was never sealed is none to keep.
+    A release that is damaged or was never sealed is none to keep, unless it is in use or wanted.
     """
+    needed = kept(seen, wanted, keep)
+    return tuple(one for one in seen.releases if one.name not in needed)
+
+
+def kept(seen: Observed, wanted: Collection[str], keep: int) -> dict[str, str]:
+    """The releases to keep, and why each: in use, ``wanted``, the last good one, one of the newest ``keep`` others."""
     last_good = next((one for one in reversed(seen.served) if one.units != seen.current), None)
-    needed = {*wanted, *(last_good.releases.values() if last_good else ())}
-    free = [one for one in seen.releases if not one.users and one.name not in needed]
-    whole = sorted((one for one in free if one.sealed), key=lambda one: one.built, reverse=True)
-    kept = whole[:keep]
-    return tuple(one for one in free if one not in kept)
+    before = set(last_good.releases.values()) if last_good else set()
+    reasons = {one.name: _need(one, wanted, before) for one in seen.releases}
+    others = [one for one in seen.releases if one.sealed and not reasons[one.name]]
+    newest = sorted(others, key=lambda one: one.built, reverse=True)[:keep]
+    why = "the newest other" if keep == 1 else f"one of the newest {keep} others"
+    reasons.update({one.name: why for one in newest})
+    return {name: reason for name, reason in reasons.items() if reason}
+
+
+def _need(one: ReleaseState, wanted: Collection[str], before: Collection[str]) -> str:
+    if one.users:
+        return f"in use by {', '.join(one.users)}"
+    if one.name in wanted:
+        return "the inventory wants it"
+    return "the last good one, to go back to" if one.name in before else ""
 
 
 def _releases(sets: list[Served]) -> str:

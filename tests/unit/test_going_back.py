@@ -6,7 +6,7 @@ import pytest
 
 from sparkfleet.agent.shapes import Observed, ReleaseState, Served
 from sparkfleet.errors import UserError
-from sparkfleet.going_back import needless, target
+from sparkfleet.going_back import kept, needless, target
 from tests.unit.builders import converged, wanted
 
 UNIT = "vllm-a.service"
@@ -76,3 +76,10 @@ def test_garbage_is_neither_used_nor_wanted_nor_last_good_nor_among_the_newest(s
     assert [one.name for one in needless(host, ["wanted"], 0)] == ["older", "newer", "damaged", "half"]
     assert [one.name for one in needless(host, ["wanted"], 1)] == ["older", "damaged", "half"]
     assert [one.name for one in needless(host, ["wanted", "half"], 2)] == ["damaged"]
+    assert kept(host, ["wanted"], 1) == {
+        "used": f"in use by {UNIT}",
+        "vllm-1-aa": "the last good one, to go back to",
+        "wanted": "the inventory wants it",
+        "newer": "the newest other",
+    }
+    assert kept(host, ["wanted"], 2)["older"] == "one of the newest 2 others"
