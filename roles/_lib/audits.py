@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from roles._lib.facts import Run, all_runs, ask, author
 from roles._lib.report import document_printer
+from roles._lib.unreached import why_unreached
 from sparkfleet import roofline
 from sparkfleet.agent import wire
 from sparkfleet.agent.__main__ import ANSWER
@@ -68,7 +69,7 @@ def document(audit: Audit) -> dict[str, Any]:
 
 def _trouble(name: str) -> str:
     run = all_runs().get(name)
-    return run.trouble if run else "not reached"
+    return run.trouble if run else f"not reached. {why_unreached(name)}."
 
 
 def _print(names: list[str]) -> None:

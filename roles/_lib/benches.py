@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from roles._lib import audits, plots
 from roles._lib.facts import Run, all_runs, ask, author
 from roles._lib.report import document_printer, troubles
+from roles._lib.unreached import why_unreached
 from sparkfleet import bench, roofline
 from sparkfleet.agent import wire
 from sparkfleet.agent.__main__ import ANSWER
@@ -93,7 +94,7 @@ def _tell(names: list[str]) -> None:
     for name in names:
         if name not in _measured:
             run = all_runs().get(name)
-            why = (run.blocked or run.why or "see above") if run else "not reached"
+            why = (run.blocked or run.why or "see above") if run else f"not reached. {why_unreached(name)}."
             console.print(f"\n  {name}: not measured: {why}", markup=False)
     try:
         for path in _keep(content) if content["results"] else ():

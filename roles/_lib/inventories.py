@@ -15,6 +15,8 @@ from pyinfra.api.exceptions import PyinfraError
 from pyinfra.api.inventory import extract_name_data
 from pyinfra_cli.exceptions import CliError
 
+from roles._lib.unreached import Unreached
+
 _make_hosts_and_groups = Inventory.make_hosts_and_groups
 
 
@@ -23,7 +25,8 @@ class Refused(PyinfraError, CliError):  # type: ignore[misc]
 
 
 def watch(state: State) -> None:
-    """Have the inventory that pyinfra is about to read for ``state`` refused, with Refused, if it cannot be meant.
+    """Have the inventory that pyinfra is about to read for ``state`` refused, with Refused, if it cannot be meant, and
+    why a host could not be connected to remembered.
 
     Nobody has been connected to then. pyinfra has no hook for that, and keeps neither what was named twice nor which
     pattern of a limit was without effect: what makes its hosts is wrapped, and what begins the run with them.
@@ -37,6 +40,8 @@ def watch(state: State) -> None:
     def begin(inventory: Inventory, config: Config | None, initial_limit: list[Host] | None = None) -> None:
         check_choice(inventory, initial_limit, **_asked())
         init(inventory, config, initial_limit=initial_limit)
+        tasks = all(one.endswith(".py") for one in click.get_current_context().params["operations"])
+        state.add_callback_handler(Unreached(runs_tasks=tasks))
 
     Inventory.make_hosts_and_groups = make_hosts_and_groups  # type: ignore[method-assign]
     state.init = begin  # type: ignore[method-assign]

@@ -10,6 +10,7 @@ from functools import cache
 from pathlib import Path
 
 from roles._lib.facts import Run, all_runs, author
+from roles._lib.unreached import why_unreached
 from sparkfleet.changes import Change
 from sparkfleet.errors import UserError
 from sparkfleet.plan import address
@@ -25,14 +26,14 @@ def outcome(names: list[str]) -> None:
 
 def _tell(names: list[str], more: Sequence[str] = ()) -> None:
     width = max(map(len, names), default=0)
-    lines = [f"    {name:{width}}  {_outcome(all_runs().get(name))}" for name in names]
+    lines = [f"    {name:{width}}  {_outcome(name, all_runs().get(name))}" for name in names]
     if lines:
         print("\n--> sparkfleet:", *lines, *more, sep="\n", file=sys.stderr)
 
 
-def _outcome(run: Run | None) -> str:
+def _outcome(name: str, run: Run | None) -> str:
     if run is None:
-        return "not reached, nothing was changed: see above why, and check address, user and key"
+        return f"not reached, nothing was changed. {why_unreached(name)}"
     if run.failed:
         before = f" ({_things(run.done)} changed before)" if run.done else ""
         return f"failed at {run.failed}{before}{_why(run)}"
@@ -99,7 +100,8 @@ def document_printer() -> Callable[[object], None] | None:
 
 def document(names: list[str]) -> FleetStatus:
     """All that is known of the hosts ``names``."""
-    return fleet_status(_views(names), time.time(), author().revision)
+    unreached = {name: f"{why_unreached(name)}." for name in names if name not in all_runs()}
+    return fleet_status(_views(names), time.time(), author().revision, unreached)
 
 
 def table(names: list[str]) -> None:

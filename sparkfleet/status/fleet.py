@@ -27,9 +27,14 @@ class View:
     address: str = ""
 
 
-def fleet_status(views: Mapping[str, View | None], at: float, revision: str) -> FleetStatus:
-    """All that is known of hosts by name; None stands for one that was not reached."""
-    hosts = {name: host_status(view, at) for name, view in views.items()}
+def fleet_status(
+    views: Mapping[str, View | None], at: float, revision: str, unreached: Mapping[str, str] = {}
+) -> FleetStatus:
+    """All that is known of hosts by name; None stands for one that was not reached, ``unreached`` tells why."""
+    hosts = {
+        name: host_status(view, at) if view else HostStatus("not reached", unreached.get(name, ""))
+        for name, view in views.items()
+    }
     return FleetStatus(SCHEMA, revision, at, hosts, parity(views))
 
 
@@ -45,10 +50,8 @@ def parity(views: Mapping[str, View | None]) -> tuple[Finding, ...]:
     return fleet.parity(seen, engines, groups, addresses)
 
 
-def host_status(view: View | None, at: float) -> HostStatus:
+def host_status(view: View, at: float) -> HostStatus:
     """One host at the time ``at`` of this machine's clock."""
-    if view is None:
-        return HostStatus("not reached")
     seen = view.seen
     if seen is None:
         return HostStatus(fleet.verdict(None, view.trouble), view.trouble)

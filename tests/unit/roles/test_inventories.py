@@ -14,6 +14,7 @@ from sparkfleet.cli import main
 with pytest.MonkeyPatch.context() as patch:
     # pyinfra's command line does this to the whole process, which other tests have to live in.
     patch.setattr("gevent.monkey.patch_all", lambda: None)
+    from roles._lib import report, unreached
     from roles._lib.inventories import Refused, check_choice, check_lists
 
 HOME = Path(__file__).resolve().parents[3]
@@ -122,3 +123,35 @@ def test_patterns_of_no_host() -> None:
         choose([], "a,b,c", limit=["[ab]"], exclude=["left", "b"])
     choose(["a", "c"], "a,b,c", limit=["sparks", "[ab]"], exclude=["b*"])
     choose(None, "a,b,c")
+
+
+def test_a_fleet_that_is_not_reached(inventory: Path) -> None:
+    """pyinfra then never comes to the task; each host has its line with reason and remedy all the same."""
+    status, said = pyinfra(str(inventory), "deploy.py", "--exclude", "@local")
+    assert status == 1
+    told = said.partition("\n--> sparkfleet:\n")[2].splitlines()
+    assert [line.split()[0] for line in told] == ["a", "b"]
+    for line in told:
+        assert "not reached, nothing was changed. Could not connect (" in line and "Look whether it is on" in line
+    assert "--> sparkfleet:" not in pyinfra(str(inventory), "exec", "--limit", "[ab]", "--", "true")[1]
+
+
+@pytest.mark.parametrize(
+    ("said", "told"),
+    [
+        ("Authentication error (username=you) (Authentication failed.)", "Correct its ssh_user and ssh_key"),
+        ("SSH host key error (Host key for a does not\nmatch.)", "does not match.). If the host was set up anew"),
+        ("Could not resolve hostname (x)", "Correct its ssh_hostname"),
+        ("SSH error (Error reading \x1b[2J banner)", "Error reading \ufffd[2J banner). Look whether it is on"),
+        (None, "see above why. Look"),
+    ],
+)
+def test_a_host_that_is_not_reached(
+    said: str | None, told: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(unreached, "_unreached", {"a": said} if said else {})
+    assert told in unreached.why_unreached("a")
+    report.outcome(["a"])
+    assert f"a  not reached, nothing was changed. {unreached.why_unreached('a')}\n" in capsys.readouterr().err
+    (host,) = report.document(["a"]).hosts.values()
+    assert host.verdict == "not reached" and host.trouble == f"{unreached.why_unreached('a')}."
