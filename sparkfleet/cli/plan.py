@@ -26,6 +26,17 @@ def command(inventory: str, as_json: bool) -> None:
         click.echo(json.dumps([plan.model_dump(mode="json") for plan in plans], indent=1))
     else:
         Console().print(_table(plans))
+        for note, names in _notes(plans).items():
+            click.echo(f"\n{', '.join(names)}: {note}.")
+
+
+def _notes(plans: list[HostPlan]) -> dict[str, list[str]]:
+    """What is to be known beside the table, once for all hosts that it is true of."""
+    told: dict[str, list[str]] = {}
+    for plan in plans:
+        for note in plan.notes:
+            told.setdefault(note, []).append(plan.host)
+    return told
 
 
 def _table(plans: list[HostPlan]) -> Table:

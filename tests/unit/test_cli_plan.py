@@ -30,6 +30,19 @@ def test_table_and_json_name_recipe_release_and_memory(
     assert second["recipes"] == [] and second["memory"] == 8 * 1024**3
 
 
+def test_recipes_that_exclude_each_other_are_told_below_the_table(
+    tmp_path: Path, lock: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "recipes").mkdir()
+    text = (HOME / "catalog" / "recipes" / "tiny-llama.yaml").read_text()
+    (tmp_path / "recipes" / "other.yaml").write_text(text.replace("tiny-llama", "other"))
+    data = f'{{"recipes": ["tiny-llama", "other"], "recipe_directory": "{tmp_path}/recipes", "lock": {lock!r}, '
+    shown = plan(tmp_path, f'sparks = [(n, {data}"memory_total": 10.5}}) for n in "ab"]', monkeypatch)
+    assert shown.exit_code == 0, shown.output
+    assert "a, b: tiny-llama and other exclude each other: " in shown.output
+    assert shown.output.count("exclude each other") == 1
+
+
 def test_bad_data_is_one_paragraph_and_status_2(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     shown = plan(tmp_path, 'sparks = [("a", {"recipies": []})]', monkeypatch)
     assert shown.exit_code == 2
