@@ -106,16 +106,16 @@ def document(names: list[str]) -> FleetStatus:
 
 def table(names: list[str]) -> None:
     """The fleet: a line for each host and each recipe, and what there is to read; at last, what went wrong."""
-    _show(document(names))
+    _show(document(names), asked=False)
     troubles(names)
 
 
-def _show(seen: FleetStatus) -> None:
+def _show(seen: FleetStatus, asked: bool = True) -> None:
     from rich.console import Console  # 40 ms that a deploy does not need
 
     from sparkfleet.status.text import show
 
-    show(seen, Console(highlight=False, stderr="--json" in sys.argv))
+    show(seen, Console(highlight=False, stderr="--json" in sys.argv), asked)
 
 
 def _write(seen: FleetStatus, path: Path) -> None:

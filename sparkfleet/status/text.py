@@ -19,6 +19,9 @@ _MACHINES = ("host", "verdict", "driver", "kernel", "DGX OS", "memory")
 _RECIPES = ("host", "recipe", "engine", "state", "since", "reqs", "KV", "verified", "tok/s")
 _FIGURES = ("memory", "since", "reqs", "KV", "tok/s")
 
+#: What only an engine can say.
+_ASKED = ("reqs", "KV")
+
 #: Columns that are folded where there is no room, the first first, and the least they keep.
 _FOLDED = (
     ("recipe", 12),
@@ -33,20 +36,22 @@ _FOLDED = (
 )
 
 
-def show(status: FleetStatus, console: Console) -> None:
-    """Print all of ``status``, for a console of any width."""
+def show(status: FleetStatus, console: Console, asked: bool = True) -> None:
+    """Print all of ``status``, for a console of any width. ``asked``: engines were, what they are doing."""
     with console.capture() as capture:
-        console.print(_all(status, console.width))
+        console.print(_all(status, console.width, asked))
     lines = (line.rstrip() for line in capture.get().splitlines())  # tables are filled up with spaces
     console.out("\n".join(lines), highlight=False)
 
 
-def _all(status: FleetStatus, width: int) -> RenderableType:
+def _all(status: FleetStatus, width: int, asked: bool) -> RenderableType:
     machines = [(name, one.verdict, *words.machine(one)) for name, one in status.hosts.items()]
     recipes = [_recipe(name, one) for name, host in status.hosts.items() for one in host.recipes]
     parts: list[RenderableType] = [Text(), _table(_MACHINES, machines, width)]
     if recipes:
-        parts += [Text(), _table(_RECIPES, recipes, width)]
+        at = [n for n, name in enumerate(_RECIPES) if asked or name not in _ASKED]
+        rows = [tuple(row[n] for n in at) for row in recipes]
+        parts += [Text(), _table([_RECIPES[n] for n in at], rows, width)]
     for note in words.notes(status):
         parts += [Text(), *_note(words.named(note.hosts, status.hosts), note)]
     answered = next((one for host in status.hosts.values() for one in host.recipes if one.answer), None)

