@@ -210,11 +210,11 @@ def _remove_release(path: Path) -> bool:
             continue
         if one != aside:
             one.rename(aside)
-        _remove_tree(str(aside))
+        _remove_tree(str(aside), f"release {path.name}")
     return True
 
 
-def _remove_tree(tree: str) -> bool:
+def _remove_tree(tree: str, called: str = "") -> bool:
     """A directory with all that is in it, by handles: whoever owns a part of it can put a link in its place meanwhile.
 
     Raises HostError when that cannot be; what is gone is gone.
@@ -222,7 +222,7 @@ def _remove_tree(tree: str) -> bool:
     try:
         handle = os.open(tree, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
         try:
-            _empty(handle, tree, _Tally(tree))
+            _empty(handle, tree, _Tally(called or tree))
         finally:
             os.close(handle)
     except FileNotFoundError:
