@@ -7,18 +7,17 @@ when nothing else is left but its own directory, and what was kept is known by i
 import contextlib
 import os
 import pwd
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from .. import lock, receipt
+from .. import lock, receipt, trees
 from ..command import run
 from ..errors import HostError
 from ..facts.source import names
-from ..progress import INTERVAL, say
+from ..progress import say
 from ..releases import release
 from ..settle import compiled_of
 from ..shapes import Author, Removal, RemovalOrder
@@ -147,7 +146,7 @@ def _trees(order: RemovalOrder, left: list[str]) -> Iterator[_Thing]:
         yield _Thing(f"release {one.name}{size}", (), partial(_remove_release, Path(path)))
     for tree in filter(os.path.lexists, (*order.trees, *order.asked)):
         if os.path.isdir(tree) and not os.path.islink(tree):
-            yield _Thing(tree, (tree,), partial(_remove_tree, tree))
+            yield _Thing(tree, (tree,), partial(trees.remove, tree))
         else:
             left.append(f"{tree}: it is no directory")
 
@@ -180,7 +179,7 @@ def _directory(path: str, gone: set[str], order: RemovalOrder, left: list[str]) 
     others = [name for name in names(path) if f"{path}/{name}" not in gone]
     if not others:
         gone.add(path)
-        yield _Thing(path, (path,), partial(_remove_empty, path))
+        yield _Thing(path, (path,), partial(trees.remove_empty, path))
     elif odd := [name for name in others if path not in order.kept and f"{path}/{name}" not in order.kept]:
         left.append(f"{path}: {', '.join(odd[:5])}")
 
@@ -188,17 +187,6 @@ def _directory(path: str, gone: set[str], order: RemovalOrder, left: list[str]) 
 def _unlink(*paths: str) -> bool:
     for path in paths:
         Path(path).unlink(missing_ok=True)
-    return True
-
-
-def _remove_empty(path: str) -> bool:
-    try:
-        os.rmdir(path)
-    except FileNotFoundError:
-        pass
-    except OSError as error:
-        say(f"left {path}: {', '.join(names(path)[:5]) or error.strerror}")
-        return False
     return True
 
 
@@ -210,59 +198,5 @@ def _remove_release(path: Path) -> bool:
             continue
         if one != aside:
             one.rename(aside)
-        _remove_tree(str(aside), f"release {path.name}")
+        trees.remove(str(aside), f"release {path.name}")
     return True
-
-
-def _remove_tree(tree: str, called: str = "") -> bool:
-    """A directory with all that is in it, by handles: whoever owns a part of it can put a link in its place meanwhile.
-
-    Raises HostError when that cannot be; what is gone is gone.
-    """
-    try:
-        handle = os.open(tree, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
-        try:
-            _empty(handle, tree, _Tally(called or tree))
-        finally:
-            os.close(handle)
-    except FileNotFoundError:
-        return True
-    except OSError as error:
-        raise HostError(
-            f"{tree}: {error.filename or 'something in it'} cannot be removed ({error.strerror}). Mend that, then run "
-            f"again: it goes on from there."
-        ) from None
-    return _remove_empty(tree)  # where a file system of its own is mounted, that stays, empty
-
-
-def _empty(handle: int, path: str, tally: "_Tally") -> None:
-    device = os.fstat(handle).st_dev
-    with os.scandir(handle) as entries:
-        found = list(entries)
-    for entry in found:
-        if not entry.is_dir(follow_symlinks=False):
-            size = entry.stat(follow_symlinks=False).st_size
-            os.unlink(entry.name, dir_fd=handle)
-            tally.add(size)
-            continue
-        below = os.open(entry.name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=handle)
-        try:
-            if os.fstat(below).st_dev != device:
-                raise HostError(f"{path}/{entry.name}: a file system is mounted there. Unmount it, then run again.")
-            _empty(below, f"{path}/{entry.name}", tally)
-        finally:
-            os.close(below)
-        os.rmdir(entry.name, dir_fd=handle)
-
-
-class _Tally:
-    """How much of a directory is gone, said every ``INTERVAL`` seconds."""
-
-    def __init__(self, what: str) -> None:
-        self.what, self.files, self.size, self.told_at = what, 0, 0, time.monotonic()
-
-    def add(self, size: int) -> None:
-        self.files, self.size = self.files + 1, self.size + size
-        if time.monotonic() - self.told_at >= INTERVAL:
-            say(f"removing {self.what}: {self.files} files, {self.size / 1e9:.2f} GB are gone")
-            self.told_at = time.monotonic()

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from sparkfleet.agent import lock, receipt
+from sparkfleet.agent import lock, receipt, trees
 from sparkfleet.agent.errors import HostError
 from sparkfleet.agent.services import removal, units
 from sparkfleet.agent.shapes import Author, RemovalOrder
@@ -156,7 +156,7 @@ def test_what_cannot_be_removed_is_said_and_the_receipt_stays(host: Host, monkey
     with monkeypatch.context() as patch:
         patch.setattr(os, "unlink", refused)
         with pytest.raises(HostError, match=r"python cannot be removed \(Operation not permitted\)"):
-            removal._remove_tree(f"{host.root}/opt/releases")
+            trees.remove(f"{host.root}/opt/releases")
     assert receipt.read()
 
 
@@ -179,9 +179,9 @@ def test_links_are_removed_and_not_followed(host: Host, tmp_path: Path) -> None:
 
 
 def test_a_long_removal_says_how_far_it_is(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(removal, "INTERVAL", 0.0)
+    monkeypatch.setattr(trees, "INTERVAL", 0.0)
     host.capsys.readouterr()
-    removal._remove_tree(f"{host.root}/state/models")
+    trees.remove(f"{host.root}/state/models")
     assert re.search(r"removing .*/state/models: 1 files, 0\.00 GB are gone", host.capsys.readouterr().out)
     removal._remove_release(host.root / "opt/releases/one")
     assert "removing release one: 1 files" in host.capsys.readouterr().out
@@ -193,7 +193,7 @@ def test_what_is_no_directory_any_more_is_left_and_said(tmp_path: Path, capsys: 
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "theirs").touch()
     for name in ("file", "link", "full", "nothing"):
-        removal._remove_empty(str(tmp_path / name))
+        trees.remove_empty(str(tmp_path / name))
     assert sorted(one.name for one in tmp_path.iterdir()) == ["file", "full", "link"]
     said = capsys.readouterr().out.splitlines()
     assert [line.split("left ")[1] for line in said] == [
