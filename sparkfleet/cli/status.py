@@ -23,11 +23,11 @@ TASK = Path("tasks/status.py")
 @click.command()
 @click.argument("inventory", type=click.Path(exists=True, dir_okay=False))
 @click.argument("options", nargs=-1, type=click.UNPROCESSED)
-@click.option("--watch", type=click.FloatRange(min=1), metavar="SECONDS", help="Look again so long after each look.")
+@click.option("--watch", type=click.IntRange(1, 86_400), metavar="SECONDS", help="Look again so long after each look.")
 @click.option("--json", "as_json", is_flag=True, help="For machines: one document a line.")
 @click.option("--html", type=click.Path(dir_okay=False, path_type=Path), help="Write the report to this file, too.")
 @explained
-def command(inventory: str, options: tuple[str, ...], watch: float | None, as_json: bool, html: Path | None) -> None:
+def command(inventory: str, options: tuple[str, ...], watch: int | None, as_json: bool, html: Path | None) -> None:
     """Show the hosts of INVENTORY: what they serve, and what is not as it should be. Nothing is changed.
 
     OPTIONS after `--` go to pyinfra: `sparkfleet status inventory/sparks.py -- --limit spark-01`. The exit status is 0

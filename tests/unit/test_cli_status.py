@@ -96,3 +96,9 @@ def test_it_is_run_beside_deploy_py(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     monkeypatch.chdir(tmp_path)
     shown = run(tmp_path)
     assert shown.exit_code == 2 and "change to the directory that holds deploy.py" in shown.output
+
+
+@pytest.mark.parametrize("seconds", ["nan", "inf", "0", "-1", "often"])
+def test_a_time_between_looks_that_is_none_is_refused(tmp_path: Path, seconds: str) -> None:
+    refused = run(tmp_path, "--watch", seconds)
+    assert refused.exit_code == 2 and "--watch" in refused.output
