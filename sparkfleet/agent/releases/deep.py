@@ -61,7 +61,7 @@ def _tell(path: Path) -> list[str]:
     if not (path / release.RECEIPT).exists():
         return [f"{path}: {release.state(path).problem}. Deploy again."]
     wrong, files, size = check(path)
-    release.note_damage(path, f"{len(wrong)} of its {files} files are not what they must be" if wrong else "")
+    release.note_damage(path, f"files that are not as they were sealed: {len(wrong)} of {files}" if wrong else "")
     problem = release.state(path).problem
     if not problem:
         say(f"{path.name}: all {files} files by hash, {size / 1e9:.1f} GB, {time.monotonic() - began:.0f} s: as sealed")
