@@ -674,14 +674,14 @@ class Receipt:
 class Served:
     """What a host served when all of it was verified: generation and release of each unit, and what was asked.
 
-    ``back``: it was not deployed last; the host was taken back to it.
+    ``left``: the generations that the host was taken back to it from; None where it was deployed.
     """
 
     at: float
     units: dict[str, str]
     releases: dict[str, str]
     expectations: tuple[Expectation, ...]
-    back: bool = False
+    left: dict[str, str] | None = None
 
 
 @dataclass(frozen=True)

@@ -85,19 +85,19 @@ def _cause(change: Change, wanted: Desired, seen: Observed) -> str:
         at = seen.receipt.changed_at if seen.receipt else 0.0
         if ours or path.mtime > at + _CLOSE:
             return f"edited on the host, {moment(path.mtime)}"
-        return f"differs: {_newer(change, seen)}"
+        return f"differs: {_newer(change, wanted, seen)}"
     if change.found == "missing" and ours:
         return "missing: it was removed on the host"
     if change.found in ("missing", "runs from other settings") and ours is False:
-        return f"{change.found}: {_newer(change, seen)}"
-    if change.found == RETIRED and _is_taken_back(seen):
+        return f"{change.found}: {_newer(change, wanted, seen)}"
+    if change.found == RETIRED and _is_taken_back(change, wanted, seen):
         return f"{change.found}: {_BACK}"
     return change.found
 
 
-def _newer(change: Change, seen: Observed) -> str:
+def _newer(change: Change, wanted: Desired, seen: Observed) -> str:
     """Why what is wanted is not what was laid down."""
-    if _is_taken_back(seen):
+    if _is_taken_back(change, wanted, seen):
         return _BACK
     if _came_to_its_end(seen):
         return f"what is wanted has changed since {deployed(seen)}"
@@ -106,8 +106,16 @@ def _newer(change: Change, seen: Observed) -> str:
     return f"what is wanted has changed since {deployed(seen)}, or that deploy did not get to it"
 
 
-def _is_taken_back(seen: Observed) -> bool:
-    return any(one.back and one.units == seen.current for one in seen.served[-1:])
+def _is_taken_back(change: Change, wanted: Desired, seen: Observed) -> bool:
+    """Whether what is wanted is just what the host was taken back from."""
+    newest = next((one for one in seen.served[-1:] if one.units == seen.current), None)
+    left = newest.left if newest else None
+    if left is None:
+        return False
+    if change.found == RETIRED:
+        return change.thing not in left
+    told = [left.get(unit.name) == unit.digest for unit in wanted.units if _is_of(change, unit)]
+    return bool(told) and all(told)
 
 
 def _came_to_its_end(seen: Observed) -> bool:

@@ -76,16 +76,20 @@ def served(content: dict[str, Any]) -> tuple[Served, ...]:
     return tuple(found)
 
 
-def remember_served(author: Author, expectations: tuple[Expectation, ...], at: float, back: bool = False) -> None:
+def remember_served(
+    author: Author, expectations: tuple[Expectation, ...], at: float, left: dict[str, str] | None = None
+) -> None:
     """All that is on this host now was verified: remember it as the newest served set.
 
-    A set that the host was taken ``back`` to stays one while nothing else serves, however often it is verified.
+    ``left``: what the host was taken back to it from; a set stays one of these while nothing else serves, however often
+    it is verified.
     """
     units = current()
     releases = {name: release for release, names in users(receipt.read()).items() for name in names}
     known = served(receipt.read())
-    back = back or any(one.back and one.units == units for one in known[-1:])
-    newest = Served(at, units, releases, expectations, back)
+    if left is None and known and known[-1].units == units:
+        left = known[-1].left
+    newest = Served(at, units, releases, expectations, left)
     others = [one for one in known if one.units != units]
     receipt.record(author, served={"sets": [asdict(one) for one in (*others, newest)][-MOST:]})
 

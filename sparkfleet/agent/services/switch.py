@@ -49,13 +49,14 @@ def restore(chosen: Served, author: Author) -> None:
         found = release.state(Path(unit.release))
         if not found.sealed:
             raise HostError(f"release {found.name}: it cannot be gone back to, {found.problem or 'it is not sealed'}.")
-    units.change(kept, tuple(name for name in generations.current() if name not in chosen.units), author)
+    left = generations.current()
+    units.change(kept, tuple(name for name in left if name not in chosen.units), author)
     for expectation in chosen.expectations:
         outcome = proof.verify(expectation)
         proof.remember(outcome, author)
         if not outcome.passed:
             raise HostError(f"{expectation.recipe}: {outcome.reason}")
-    generations.remember_served(author, chosen.expectations, round(time.time(), 1), back=True)
+    generations.remember_served(author, chosen.expectations, round(time.time(), 1), left)
     say(f"serves: {_said(chosen)}")
 
 

@@ -205,7 +205,7 @@ def test_verify_of_a_blocked_host(stage: Stage, snapshot: SnapshotAssertion) -> 
 
 def test_rollback(stage: Stage, snapshot: SnapshotAssertion) -> None:
     seen = served(stage.fleet)
-    sets = (seen.served[1], replace(seen.served[0], at=120.0, back=True))
+    sets = (seen.served[1], replace(seen.served[0], at=120.0, left=seen.current))
     after = replace(seen, current={UNIT: "old"}, units=(replace(seen.units[0], digest="old"),), served=sets)
     assert stage.play("rollback.py", seen, after) == snapshot
 

@@ -110,7 +110,7 @@ def test_settings_that_changed_here(fleet: Fleet) -> None:
 
 def taken_back(fleet: Fleet) -> Observed:
     unit = fleet.wanted.units[0]
-    sets = (Served(5.0, {unit.name: unit.digest}, {}, ()), Served(10.0, {unit.name: "old"}, {}, (), back=True))
+    sets = (Served(5.0, left := {unit.name: unit.digest}, {}, ()), Served(10.0, {unit.name: "old"}, {}, (), left))
     return replace(fleet.unit(digest="old"), current={unit.name: "old"}, served=sets)
 
 
@@ -124,11 +124,15 @@ def test_a_host_that_was_taken_back(fleet: Fleet) -> None:
     # a later deploy laid something else down
     later = drift(fleet, replace(seen, current={UNIT: "older"}))
     assert "taken back" not in later[0][1]
+    # what is wanted is not what it was taken back from, but something new
+    new = replace(seen, served=(*seen.served[:1], replace(seen.served[1], left={UNIT: "older"})))
+    assert "what is wanted has changed since" in drift(fleet, new)[0][1]
 
 
 def test_what_serves_on_a_host_of_no_recipe_after_it_was_taken_back_is_shown(fleet: Fleet, lock: str) -> None:
     seen = replace(taken_back(fleet), live=())
-    seen = replace(seen, releases=(replace(seen.releases[0], users=(UNIT,)),))
+    sets = (*seen.served[:1], replace(seen.served[1], left={}))  # nothing was wanted there, then it was taken back
+    seen = replace(seen, releases=(replace(seen.releases[0], users=(UNIT,)),), served=sets)
     nothing = replace(fleet.view(seen), plan=builders.plan(lock, recipes=[]), wanted=builders.wanted(lock, recipes=[]))
     status = host_status(nothing, NOW)
     (found,) = status.recipes

@@ -50,18 +50,18 @@ def test_served_sets_are_remembered_newest_last_each_once(home: Path) -> None:
 
 
 def test_a_set_that_was_gone_back_to_is_one_until_something_else_serves() -> None:
-    def newest() -> bool:
-        return generations.served(receipt.read())[-1].back
+    def newest() -> dict[str, str] | None:
+        return generations.served(receipt.read())[-1].left
 
     lay_down("d1")
-    generations.remember_served(AUTHOR, (), 1.0, back=True)
-    assert newest()
+    generations.remember_served(AUTHOR, (), 1.0, {"vllm-a.service": "d3"})
+    assert newest() == {"vllm-a.service": "d3"}
     generations.remember_served(AUTHOR, (), 2.0)  # asked again
-    assert newest()
+    assert newest() == {"vllm-a.service": "d3"}
     for digest in ("d2", "d1"):
         lay_down(digest)
         generations.remember_served(AUTHOR, (), 3.0)
-        assert not newest()
+        assert newest() is None
 
 
 def test_only_so_many_are_remembered() -> None:
