@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -17,6 +18,10 @@ from lab.state import Host
 
 HOME = Path(__file__).resolve().parents[2]
 LAB = os.environ.setdefault("SPARKFLEET_LAB", "test")
+
+# A shell that runs the tests in its background has them ignore Ctrl-C, and so would all that they start.
+if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
