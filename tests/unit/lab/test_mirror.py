@@ -7,7 +7,7 @@ import pytest
 from lab import mirror
 from sparkfleet.errors import UserError
 
-OURS = "http://mirror.example/debian/"
+OURS = "http://first.example/os/"
 ENTRY = "/etc/apt/sources.list.d/debian.sources:1"
 
 
@@ -69,6 +69,6 @@ def test_key_of_a_deb822_stanza_and_of_a_line(tmp_path: Path) -> None:
 
 def test_a_list_of_mirrors_gives_its_first(tmp_path: Path) -> None:
     listing = tmp_path / "mirrors.txt"
-    listing.write_text("# ours\nhttp://near.example/debian\tpriority:1\nhttp://far.example/debian\n")
-    assert mirror.resolve(f"mirror+file:{listing}") == "http://near.example/debian"
+    listing.write_text("# ours\nhttp://near.example/os\tpriority:1\nhttp://far.example/os\n")
+    assert mirror.resolve(f"mirror+file:{listing}") == "http://near.example/os"
     assert mirror.resolve(OURS) == OURS
