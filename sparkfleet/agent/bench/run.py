@@ -12,7 +12,7 @@ from ..paths import write
 from ..process import environment_of
 from ..progress import say
 from ..proofs import proof
-from ..proofs.serving import Engine, NotServing
+from ..proofs.serving import Engine, NotServing, engine_of
 from ..services import units
 from ..shapes import Author
 from . import own
@@ -50,7 +50,7 @@ def _measured(bench: Bench, order: BenchOrder) -> Measured:
     expectation = bench.expectation
     (state,) = units.look((expectation.unit,))
     environment = environment_of(state.pid)
-    engine = Engine(expectation.port, environment.get("VLLM_API_KEY", ""), expectation.address)
+    engine = engine_of(expectation, environment)
     (audit,) = tally.audit(AuditQuestion((bench.model,))).audits
     generator = Generator(bench, order, environment)
     found = Measured(expectation.recipe, round(time.time(), 1), audit=audit, command=generator.command(0, 0, "DIR"))

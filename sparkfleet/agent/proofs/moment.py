@@ -16,7 +16,7 @@ def look(expectation: Expectation, state: UnitState, owners: tuple[PortOwner, ..
         return Live(expectation.recipe, difference=_stranger(expectation, owners))
     if pid := _halted(state.pid):
         return Live(expectation.recipe, f"process {pid} was halted (SIGSTOP)", live.complaint(expectation, state))
-    engine = Engine(expectation.port, environment_of(state.pid).get("VLLM_API_KEY", ""), expectation.address)
+    engine = serving.engine_of(expectation, environment_of(state.pid))
     try:
         models = list(serving.models(engine))
         work = _load(engine)

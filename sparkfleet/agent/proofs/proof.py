@@ -23,7 +23,7 @@ def verify(expectation: Expectation) -> Verified:
     (state,) = look((expectation.unit,))
     first = expectation.prompts[0].ask if expectation.prompts else ""
     outcome = Verified(expectation.recipe, state.invocation, False, "", first, "", 0.0, round(time.time(), 1))
-    engine = Engine(expectation.port, environment_of(state.pid).get("VLLM_API_KEY", ""), expectation.address)
+    engine = serving.engine_of(expectation, environment_of(state.pid))
     try:
         said = check(expectation, state, engine)
         answers = [_ask(expectation, prompt, engine) for prompt in expectation.prompts]

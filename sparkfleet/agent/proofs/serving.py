@@ -4,14 +4,14 @@ import http.client
 import json
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
 from .. import ports
 from ..errors import HostError
-from ..shapes import Prompt
+from ..shapes import Expectation, Prompt
 from .canary import Answer
 
 #: Seconds between two looks at an engine that is starting.
@@ -42,6 +42,11 @@ class Engine:
     port: int
     key: str = field(default="", repr=False)
     address: str = "127.0.0.1"
+
+
+def engine_of(expectation: Expectation, environment: Mapping[str, str]) -> Engine:
+    """The engine that should serve ``expectation``; its key is in the ``environment`` of its process."""
+    return Engine(expectation.port, environment.get("VLLM_API_KEY", ""), expectation.address)
 
 
 def wait_until_ready(engine: Engine, model: str, pid: int) -> None:

@@ -11,8 +11,8 @@ import stat
 import struct
 import time
 from collections.abc import Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from ..errors import HostError
@@ -20,9 +20,7 @@ from ..patching.records import Digest, everything
 from ..progress import say
 from ..shapes import Author, DeepOrder
 from . import release
-
-#: Seconds between two lines of progress.
-TICK = 5.0
+from .reading import each
 
 #: Lines of trouble that are shown; how many more there are is said.
 SHOWN = 20
@@ -75,7 +73,7 @@ def check(path: Path) -> tuple[list[str], int, int]:
     """What is wrong with a release, a line for each file, and how many files and bytes were read."""
     site = release.site_packages(path)
     expected = _expected(path, site)
-    wrong = _by_hash(path.name, site, expected.values())
+    wrong = [line for lines in each(path.name, expected.values(), partial(_one, site)) for line in lines]
     wrong += _strangers(site, expected.keys())
     size = sum((site / one).stat().st_size for one in expected if (site / one).is_file())
     return sorted(wrong), len(expected), size
@@ -90,24 +88,8 @@ def _expected(path: Path, site: Path) -> dict[str, Expected]:
     content = release.read(path)
     ours = {**content.get("misrecorded", {}), **content.get("overlaps", {}), **content["patched"]}
     digests.update({name: (Digest("sha256", bytes.fromhex(value), None),) for name, value in ours.items() if value})
-    for name in (
-        name for name, value in ours.items() if not value
-    ):  # a RECORD lists it, and its wheel does not hold it
-        digests.pop(name, None)
-    return {name: Expected(name, many) for name, many in digests.items()}
-
-
-def _by_hash(title: str, site: Path, expected: Iterable[Expected]) -> list[str]:
-    """What ``_one`` finds wrong with each, with a line of progress now and then."""
-    with ThreadPoolExecutor(max_workers=min(8, os.cpu_count() or 1)) as pool:
-        done, told, wrong = 0, time.monotonic(), []
-        for size, trouble in pool.map(lambda one: _one(site, one), expected):
-            done += size
-            wrong += trouble
-            if time.monotonic() - told > TICK:
-                told = time.monotonic()
-                say(f"{title}: {done / 1e9:.1f} GB read")
-    return wrong
+    never = {name for name, value in ours.items() if not value}  # a RECORD lists it, and its wheel does not hold it
+    return {name: Expected(name, many) for name, many in digests.items() if name not in never}
 
 
 def _one(site: Path, expected: Expected) -> tuple[int, list[str]]:

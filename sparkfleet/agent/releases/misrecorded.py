@@ -6,16 +6,15 @@ file once, and one that is not as its RECORD says must be, byte for byte, what i
 """
 
 import hashlib
-import os
 import zipfile
 from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from ..errors import HostError
 from ..patching.records import Digest, everything
 from ..paths import sha256
 from . import overlaps
+from .reading import each
 
 _CHUNK = 1024 * 1024
 
@@ -31,16 +30,16 @@ def find(site: Path, wheels: Mapping[str, Path]) -> dict[str, str]:
         for path, digest in one.digests().items():
             owners.setdefault(path, []).append((one.name, digest))
     single = [(path, *whose[0]) for path, whose in owners.items() if len(whose) == 1]
-    with ThreadPoolExecutor(max_workers=min(8, os.cpu_count() or 1)) as pool:
-        right = pool.map(lambda one: _is_right(site / one[0], one[2]), single)
-        wrong = [(path, name) for (path, name, _), good in zip(single, right, strict=True) if not good]
+    right = each("files of the wheels", single, lambda one: _is_right(site / one[0], one[2]))
+    wrong = [(path, name) for (path, name, _), good in zip(single, right, strict=True) if not good]
     return {path: _of_its_wheel(site / path, path, wheels[name]) for path, name in wrong}
 
 
-def _is_right(place: Path, digest: Digest | None) -> bool:
+def _is_right(place: Path, digest: Digest | None) -> tuple[int, bool]:
+    """Bytes that were read, and whether a file is as its RECORD says."""
     if digest is None:
-        return place.exists()
-    return place.is_file() and digest.is_of(place)
+        return 0, place.exists()
+    return (place.stat().st_size, digest.is_of(place)) if place.is_file() else (0, False)
 
 
 def _of_its_wheel(place: Path, path: str, wheel: Path) -> str:

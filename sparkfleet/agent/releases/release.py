@@ -112,10 +112,9 @@ def _difference(path: Path, content: dict[str, Any]) -> str:
     for name, digest in content["patched"].items():
         if not (site / name).is_file() or sha256(site / name) != digest:
             return f"the patched file {name} was changed after it was sealed"
-    apart = (
-        overlaps.difference(site, content.get("overlaps", {}), content.get("marks", {})) if content["sealed"] else ""
-    )
-    return apart or content.get("damage", "")
+    if not content["sealed"]:
+        return ""
+    return overlaps.difference(site, content.get("overlaps", {}), content.get("marks", {})) or content.get("damage", "")
 
 
 def site_packages(path: Path) -> Path:
@@ -205,7 +204,7 @@ def apply(order: Release, author: Author) -> None:
         fought = _settle_overlaps(order, new, wheels)
         odd = _misrecorded(new, wheels)
         say("writing to disk")
-        remember(new, _receipt(order, new, fought) | {"misrecorded": odd})
+        remember(new, _receipt(order, new, fought, odd))
     except BaseException as error:
         clear(new)
         raise _explained(error, order) from None
@@ -276,7 +275,7 @@ def _tell(line: str) -> None:
         say(line)
 
 
-def _receipt(order: Release, path: Path, fought: Mapping[str, str]) -> dict[str, Any]:
+def _receipt(order: Release, path: Path, fought: Mapping[str, str], odd: Mapping[str, str]) -> dict[str, Any]:
     site = site_packages(path)
     return {
         "schema": SCHEMA,
@@ -291,6 +290,7 @@ def _receipt(order: Release, path: Path, fought: Mapping[str, str]) -> dict[str,
         "patched": {},
         "overlaps": fought,
         "marks": overlaps.marks(site, fought),
+        "misrecorded": odd,
         "size": _size(path),
     }
 
