@@ -15,9 +15,11 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+from .. import receipt
 from ..errors import HostError
 from ..patching.records import Digest, everything
 from ..progress import say
+from ..services import generations
 from ..shapes import Author, DeepOrder
 from . import release
 from .reading import each
@@ -45,7 +47,8 @@ def apply(order: DeepOrder, author: Author) -> None:
     Raises HostError naming every file that is not what it must be, as far as they go on ``SHOWN`` lines.
     """
     directory = Path(order.directory)
-    used = [one.name for one in release.look(order.directory) if one.users or one.name in order.names]
+    asked = {*generations.users(receipt.read()), *order.names}
+    used = [one.name for one in release.look(order.directory) if one.name in asked]
     wrong = [f"{directory / name}: it is not here. Deploy first." for name in order.names if name not in used]
     for name in used:
         wrong += _tell(directory / name)

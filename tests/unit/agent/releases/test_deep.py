@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from sparkfleet.agent import receipt
 from sparkfleet.agent.errors import HostError
 from sparkfleet.agent.paths import sha256
 from sparkfleet.agent.releases import deep, overlaps, release
@@ -124,3 +125,15 @@ def test_a_file_that_its_wheels_record_is_wrong_about_is_told_by_the_releases_re
     assert deep.check(sealed)[0] == []
     replace(site, "vllm/_C.abi3.so", "compiled")
     assert deep.check(sealed)[0] == ["vllm/_C.abi3.so: has other bytes"]
+
+
+def test_a_release_that_a_unit_is_started_from_is_read_though_nobody_named_it(
+    sealed: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    replace(release.site_packages(sealed), "vllm/_C.abi3.so", "compilex")
+    order = DeepOrder(str(sealed.parent), ())
+    monkeypatch.setattr(receipt, "PATH", sealed.parent.parent / "receipt.json")
+    deep.apply(order, AUTHOR)  # of no use to anybody
+    receipt.record(AUTHOR, units={"vllm-a.service": {"release": str(sealed), "digest": "d"}})
+    with pytest.raises(HostError, match="not as they were sealed: 1 of 11"):
+        deep.apply(order, AUTHOR)
